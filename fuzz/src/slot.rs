@@ -8,7 +8,8 @@
 use crate::reader::Reader;
 use crate::state::facts::Facts;
 use crate::state::slot::{
-    Answer, Checked, Delivery, Drained, GENERATIONS, Expiry, SlotStep, Refusal, Removal, Slot, NodeTurn,
+    Answer, Checked, Delivery, Drained, Expiry, GENERATIONS, NodeTurn, Refusal, Removal, Slot,
+    SlotStep,
 };
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
@@ -176,7 +177,7 @@ impl Model {
     }
 
     /// The caller owns the node of a resting slot if `next` has it.
-    fn follow(&mut self, next: Next) {
+    fn follow(&mut self, next: SlotStep) {
         match next {
             SlotStep::Nothing => {}
             SlotStep::Queue | SlotStep::Recheck => {

@@ -10,7 +10,9 @@ use std::time::Duration;
 use super::{AT_ONCE, Counters, NEVER, Packet, Serial, Setup, Simulation, Step, Thread, Waiting};
 use crate::state::facts::Presence;
 use crate::state::moment::Moment;
-use crate::state::schedule::{Action, SAMPLED, SchedulePort, Schedule, WorkerNumber, Turn, USUAL_EDGES};
+use crate::state::schedule::{
+    Action, SAMPLED, Schedule, SchedulePort, Turn, USUAL_EDGES, WorkerNumber,
+};
 
 /// The simulated port, as the thread sees it that has the lock.
 struct Stage<'a> {

@@ -516,7 +516,7 @@ unsafe fn begin(
         enable_held(&mut state, number, descriptor, &port);
         drop(state);
         let begun = operation.conclude(has_packet, told);
-        port.raw().go_on();
+        port.raw().run_deferred();
         return Ok(begun);
     }
     let operation = Box::write(state.rooms.boxed(), operation);
@@ -528,7 +528,7 @@ unsafe fn begin(
         Ok(Started::Completed((flight, _))) => {
             drop(state);
             let begun = flight.0.conclude(has_packet, told);
-            port.raw().go_on();
+            port.raw().run_deferred();
             Ok(begun)
         }
         Ok(Started::InFlight(name)) => {
@@ -541,7 +541,7 @@ unsafe fn begin(
                 state.flights.insert(address, in_flight(Some(name)));
             }
             drop(state);
-            port.raw().go_on();
+            port.raw().run_deferred();
             driver::watch(&port);
             Ok(Begun::Pending)
         }
@@ -582,7 +582,7 @@ fn go_on(ticket: Ticket, next: Next, outcome: Outcome) {
     let enable = |state: &mut State| enable_held(state, target.number, descriptor, &port);
     // Otherwise a thread has closed the connection.
     let _ = target.if_current(enable);
-    port.raw().go_on();
+    port.raw().run_deferred();
 }
 
 /// Starts it. Returns the port and the target, unless it has ended first.

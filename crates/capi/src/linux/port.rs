@@ -220,7 +220,7 @@ impl CompletionPort {
             // Operations in flight end without packets, including any that another thread is just
             // starting.
             self.port.close();
-            self.port.raw().go_on();
+            self.port.raw().run_deferred();
         }
         self.port.raw().abandon();
     }

@@ -64,7 +64,7 @@ pub(crate) struct Ended {
 impl Ended {
     pub(crate) fn tell(self) {
         if let Some(port) = self.port {
-            port.raw().go_on();
+            port.raw().run_deferred();
         }
         // Operations that other ports perform by now.
         for flight in self.flights {
@@ -82,7 +82,7 @@ pub(crate) fn cancel(flight: InFlight) -> bool {
     if let Some(name) = flight.name {
         // It reports its own end if it has ended meanwhile.
         let _ = port.cancel(name);
-        port.raw().go_on();
+        port.raw().run_deferred();
     }
     true
 }

@@ -33,9 +33,9 @@ pub(crate) fn name_parts(name: Name) -> (u32, u32) {
 }
 
 /// Formats a registration's name.
-pub(crate) struct Shown(pub(crate) Name);
+pub(crate) struct DisplayedName(pub(crate) Name);
 
-impl fmt::Debug for Shown {
+impl fmt::Debug for DisplayedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (index, generation) = name_parts(self.0);
         write!(f, "Id({index}#{generation})")
@@ -197,7 +197,7 @@ impl Context {
     /// It consists of the op index and how often that was used before.
     #[inline]
     pub(crate) fn operation_of(&self, op_index: u32) -> u64 {
-        u64::from(self.nodes.op_index(op_index).uses()) << 32 | u64::from(op_index)
+        u64::from(self.nodes.op_at(op_index).uses()) << 32 | u64::from(op_index)
     }
 
     #[inline]
@@ -222,14 +222,14 @@ impl Context {
     /// Reports that a token was rearmed.
     #[cold]
     #[inline(never)]
-    pub(crate) fn tell_enabled(&self, name: Name, mode: Mode) {
+    pub(crate) fn trace_enabled(&self, name: Name, mode: Mode) {
         let _ = (name, mode);
         // A panic of the subscriber stops here: the caller may still have to set the timer of a
         // deadline.
         trace_caught!(
             TRACE,
             port = self.number,
-            registration = ?Shown(name),
+            registration = ?DisplayedName(name),
             ?mode,
             "enabled"
         );
@@ -238,8 +238,8 @@ impl Context {
     /// Reports a packet of the slot with this index, which the calling thread holds.
     #[cold]
     #[inline(never)]
-    pub(crate) fn tell_reported(&self, index: u32, events: Events) {
-        self.tell_named(name_of(index, self.slot(index).word().generation()), events);
+    pub(crate) fn trace_reported(&self, index: u32, events: Events) {
+        self.trace_packet(name_of(index, self.slot(index).word().generation()), events);
     }
 
     /// Reports a packet of this registration.
@@ -247,12 +247,12 @@ impl Context {
     /// Whatever the subscriber does, the packet goes to the caller.
     #[cold]
     #[inline(never)]
-    pub(crate) fn tell_named(&self, name: Name, events: Events) {
+    pub(crate) fn trace_packet(&self, name: Name, events: Events) {
         let _ = (name, events);
         trace_caught!(
             TRACE,
             port = self.number,
-            registration = ?Shown(name),
+            registration = ?DisplayedName(name),
             descriptor = self.slot(name_parts(name).0).descriptor(),
             ?events,
             "reported"
@@ -262,7 +262,7 @@ impl Context {
     /// Reports that a call has failed and its caller gets the arguments back.
     #[cfg_attr(feature = "tracing", cold, inline(never))]
     #[cfg_attr(not(feature = "tracing"), inline)]
-    pub(crate) fn tell_refused(
+    pub(crate) fn trace_refused(
         &self,
         error: &Error,
         registration: Option<Name>,
@@ -277,7 +277,7 @@ impl Context {
                 port = self.number,
                 call = ?error.call(),
                 kind = ?error.kind(),
-                registration = registration.map(Shown).map(tracing::field::debug),
+                registration = registration.map(DisplayedName).map(tracing::field::debug),
                 descriptor,
                 "refused"
             );
@@ -289,12 +289,12 @@ impl Context {
     /// Whatever the subscriber does, the call continues: its caller may now own a key.
     #[cfg_attr(feature = "tracing", cold, inline(never))]
     #[cfg_attr(not(feature = "tracing"), inline)]
-    pub(super) fn tell_removed(&self, name: Name, descriptor: Descriptor) {
+    pub(super) fn trace_removed(&self, name: Name, descriptor: Descriptor) {
         let _ = (name, descriptor);
         trace_caught!(
             DEBUG,
             port = self.number,
-            registration = ?Shown(name),
+            registration = ?DisplayedName(name),
             descriptor,
             "removed"
         );
@@ -305,12 +305,12 @@ impl Context {
     /// A token starts it, or the name of its registration. `completed` follows, or `refused`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn tell_started(&self, registration: Name, call: Call) {
+    pub(crate) fn trace_started(&self, registration: Name, call: Call) {
         let _ = (registration, call);
         trace_caught!(
             TRACE,
             port = self.number,
-            registration = ?Shown(registration),
+            registration = ?DisplayedName(registration),
             operation = ?call,
             "started"
         );
@@ -321,12 +321,12 @@ impl Context {
     /// Whatever the subscriber does, the packet or the result goes to the caller.
     #[cold]
     #[inline(never)]
-    pub(crate) fn tell_completed(&self, registration: Name, call: Call, error: Option<Error>) {
+    pub(crate) fn trace_completed(&self, registration: Name, call: Call, error: Option<Error>) {
         let _ = (registration, call, error);
         trace_caught!(
             TRACE,
             port = self.number,
-            registration = ?Shown(registration),
+            registration = ?DisplayedName(registration),
             operation = ?call,
             error = error.map(|error| tracing::field::debug(error.kind())),
             "completed"
@@ -338,7 +338,7 @@ impl Context {
     /// The lock must not be held, since a subscriber may be called.
     #[cold]
     #[inline(never)]
-    pub(super) fn tell_woken(&self, worker: WorkerNumber, in_kernel: bool) {
+    pub(super) fn trace_woken(&self, worker: WorkerNumber, in_kernel: bool) {
         let _ = (worker, in_kernel);
         trace_caught!(TRACE, port = self.number, worker, in_kernel, "woken");
     }
@@ -346,7 +346,7 @@ impl Context {
     /// Reports that these threads were found asleep.
     ///
     /// The lock must not be held, since a subscriber may be called.
-    pub(super) fn tell_found(&self, found: Vec<WorkerNumber>) {
+    pub(super) fn trace_found_asleep(&self, found: Vec<WorkerNumber>) {
         for worker in found {
             let _ = worker;
             trace_caught!(DEBUG, port = self.number, worker, "found asleep");

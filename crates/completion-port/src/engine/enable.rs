@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::context::{Name, PortPhase};
-use super::registry::{Registry, Return};
+use super::registry::{KeyReturn, Registry};
 use super::worker::Worker;
 use crate::state::slot::{Drained, Slot};
 use crate::state::table::Holder;
@@ -22,7 +22,7 @@ impl Engine {
         call: Call,
         slot: &Slot,
         name: Name,
-        terms: Return,
+        terms: KeyReturn,
         worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
         if self.phase() == PortPhase::ShuttingDown && !self.forked() {

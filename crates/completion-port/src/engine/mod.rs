@@ -44,14 +44,14 @@ use queue::Queue;
 use registry::Registry;
 use workers::Workers;
 
-pub(crate) use crate::state::operations::{Clearance, EndReason, OpEntry, Step};
+pub(crate) use crate::state::operations::{ConnectPermission, EndReason, OpEntry, Step};
 pub(crate) use crate::state::schedule::Waited;
-pub(crate) use context::{Name, Shown, name_of, name_parts};
+pub(crate) use context::{DisplayedName, Name, name_of, name_parts};
 pub(crate) use operations::{AttemptContext, OpRef, Operations, Plan};
 pub(crate) use queue::{Histogram, Posting, Taken};
-pub(crate) use registry::{NewRegistration, Return};
-pub(crate) use wait::{GoesOn, Scratch};
-pub(crate) use worker::{Tally, Worker};
+pub(crate) use registry::{KeyReturn, NewRegistration};
+pub(crate) use wait::{DeferredWork, Scratch};
+pub(crate) use worker::{PacketTally, Worker};
 
 /// See the module's documentation. The fields that every packet needs come first, in as few cache
 /// lines as possible: after a system call each line has to be fetched again.

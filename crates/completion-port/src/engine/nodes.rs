@@ -47,17 +47,17 @@ impl Nodes {
     }
 
     #[inline]
-    pub(super) fn op_index(&self, op_index: u32) -> &Op {
+    pub(super) fn op_at(&self, op_index: u32) -> &Op {
         self.ops.at(op_index)
     }
 
     /// Returns the `Op`, if its index was ever used.
-    pub(super) fn find_record(&self, op_index: u32) -> Option<&Op> {
+    pub(super) fn find_op(&self, op_index: u32) -> Option<&Op> {
         self.ops.find(op_index)
     }
 
     /// Like [`Nodes::reserve_slot`], for an op index.
-    pub(super) fn reserve_record(&self, op_index: u32) -> bool {
+    pub(super) fn reserve_op(&self, op_index: u32) -> bool {
         self.ops.reserve(op_index)
     }
 }

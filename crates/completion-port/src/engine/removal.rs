@@ -34,7 +34,7 @@ impl Engine {
         self.drop_file_ref(index);
         slot.free();
         self.give_back_slot(index);
-        trace!(DEBUG, port = self.number(), registration = ?super::Shown(name), descriptor, "ended");
+        trace!(DEBUG, port = self.number(), registration = ?super::DisplayedName(name), descriptor, "ended");
     }
 
     /// Removes the registration with this name. Its last packet follows.
@@ -46,7 +46,7 @@ impl Engine {
             Removal::Marked => self.cancel_op(self.slot(index), name, EndReason::Cancelled),
             Removal::Already => return Ok(()),
         }
-        self.tell_removed(name, descriptor);
+        self.trace_removed(name, descriptor);
         Ok(())
     }
 
@@ -59,7 +59,7 @@ impl Engine {
         if removal == Removal::Marked {
             self.cancel_op(self.slot(name_parts(name).0), name, EndReason::Gone);
         }
-        self.tell_removed(name, descriptor);
+        self.trace_removed(name, descriptor);
         Ok(removal == Removal::Owned)
     }
 
@@ -76,7 +76,7 @@ impl Engine {
             Removal::Marked => self.cancel_op(slot, name, EndReason::Cancelled),
             Removal::Already => return Err(Error::new(Call::Remove, ErrorKind::Removing)),
         }
-        self.tell_removed(name, descriptor);
+        self.trace_removed(name, descriptor);
         if removal == Removal::Owned {
             return Ok(());
         }

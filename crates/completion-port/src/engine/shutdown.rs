@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::Engine;
 use super::context::{Context, PortPhase, name_of};
-use super::queue::{Hub, Notice};
+use super::queue::{Hub, PendingWake};
 use crate::state::moment::Moment;
 use crate::state::operations::{EndReason, Op};
 use crate::state::queue::{OP, POSTED, cell_of};
@@ -12,7 +12,7 @@ use crate::sync::fence;
 use crate::types::error::{Call, Error};
 
 /// What a dropped port still holds: indexes of slots with a key, and of cells with a message.
-pub(crate) struct Remains {
+pub(crate) struct UnclaimedCells {
     pub(crate) keys: Vec<u32>,
     pub(crate) messages: Vec<u32>,
     /// Op indexes whose cells are not empty.
@@ -39,7 +39,7 @@ impl Engine {
         if phase == PortPhase::Closed {
             // The waits continue until the packets of all operations are queued.
             hub.lists_mut().begin_await();
-            let (slots, ops) = (hub.lists().highest_slot(), hub.lists().highest_record());
+            let (slots, ops) = (hub.lists().highest_slot(), hub.lists().highest_op());
             drop(hub);
             self.notify(notice);
             self.cancel_everywhere(slots, ops);
@@ -70,7 +70,7 @@ impl Engine {
         // this thread sees the operation from here on.
         fence(SeqCst);
         for op_index in 0..ops {
-            self.await_packet(self.nodes().op_index(op_index));
+            self.await_packet(self.nodes().op_at(op_index));
         }
         for index in 0..slots {
             let Some(slot) = self.nodes().find_slot(index) else { continue };
@@ -123,7 +123,7 @@ impl Engine {
     /// Packets that are due by now are still queued, though no thread has checked since. All of
     /// them are queued in one hold of the lock, however many there are, since nothing is queued
     /// after this.
-    fn leave_open(&self, hub: &mut Hub, phase: PortPhase) -> Option<Notice> {
+    fn leave_open(&self, hub: &mut Hub, phase: PortPhase) -> Option<PendingWake> {
         let mut notice = None;
         if hub.schedule().has_timers() && phase != PortPhase::Abandoned {
             let now = self.backend().now();
@@ -163,9 +163,9 @@ impl Engine {
     }
 
     /// Forgets every descriptor of a port that is dropped. Returns the keys and messages to drop.
-    pub(crate) fn dismantle(&self) -> Remains {
+    pub(crate) fn dismantle(&self) -> UnclaimedCells {
         let mut remains =
-            Remains { keys: Vec::new(), messages: Vec::new(), operations: Vec::new() };
+            UnclaimedCells { keys: Vec::new(), messages: Vec::new(), operations: Vec::new() };
         // In a forked child the lock may never be released: the thread that held it does not exist.
         let forked = self.forked();
         let hub = if forked { self.try_lock() } else { Some(self.lock()) };
@@ -184,7 +184,7 @@ impl Engine {
             }
         }
         for op_index in 0.. {
-            let Some(op) = self.nodes().find_record(op_index) else { break };
+            let Some(op) = self.nodes().find_op(op_index) else { break };
             // A file operation is leaked in a forked child: another thread of the parent may have
             // been moving it to or from the back end.
             if op.is_in_flight() && !(forked && self.is_file(op.slot())) {

@@ -35,7 +35,7 @@ pub(super) enum PacketKind {
 
 /// The counts as plain numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct PacketTally {
     pub(crate) ready: u64,
     pub(crate) notified: u64,
     pub(crate) posted: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Tally {
     pub(crate) done: u64,
 }
 
-impl Tally {
+impl PacketTally {
     /// Adds the packets that `worker` has taken.
     pub(super) fn add(&mut self, worker: &Worker) {
         let Counts { ready, notified, posted, removed, done } = &worker.counts;
@@ -58,13 +58,13 @@ impl Tally {
 /// A chain of cells of posted messages, or of op indexes, that a thread has emptied. Only that
 /// thread touches it.
 #[derive(Debug)]
-pub(super) struct Emptied {
+pub(super) struct FreedCells {
     first: AtomicU32,
     last: AtomicU32,
     count: AtomicU32,
 }
 
-impl Emptied {
+impl FreedCells {
     pub(super) fn new() -> Self {
         Self { first: AtomicU32::new(NIL), last: AtomicU32::new(NIL), count: AtomicU32::new(0) }
     }
@@ -135,7 +135,7 @@ pub(crate) struct Worker {
     /// Changes with each wait and each packet of the thread.
     progress: AtomicU32,
     /// The cells of posted messages that the thread has emptied. Only the thread touches it.
-    emptied: Emptied,
+    freed_cells: FreedCells,
     /// What the thread has to handle before it takes its next packet; usually 0.
     attention: AtomicU8,
     /// The thread has left the port. Changed under the lock only.
@@ -158,17 +158,17 @@ pub(crate) struct Worker {
     /// measured. Only the thread touches it.
     delay: AtomicU64,
     /// The op indexes of operations whose packets the thread has taken. Only the thread touches it.
-    completed: Emptied,
+    completed: FreedCells,
     /// The thread is carrying out deferred tasks within its wait. Only the thread touches it.
-    goes_on: AtomicBool,
+    runs_deferred: AtomicBool,
 }
 
 /// While this exists, the thread is carrying out deferred tasks within its wait.
-pub(super) struct GoingOn<'s>(&'s Worker);
+pub(super) struct DeferredWorkGuard<'s>(&'s Worker);
 
-impl Drop for GoingOn<'_> {
+impl Drop for DeferredWorkGuard<'_> {
     fn drop(&mut self) {
-        self.0.goes_on.store(false, Relaxed);
+        self.0.runs_deferred.store(false, Relaxed);
     }
 }
 
@@ -184,9 +184,9 @@ impl Worker {
             put_next: AtomicU32::new(0),
             own: AtomicU32::new(0),
             own_at: AtomicU32::new(BEGIN),
-            emptied: Emptied::new(),
-            completed: Emptied::new(),
-            goes_on: AtomicBool::new(false),
+            freed_cells: FreedCells::new(),
+            completed: FreedCells::new(),
+            runs_deferred: AtomicBool::new(false),
             progress: AtomicU32::new(BEGIN),
             attention: AtomicU8::new(0),
             left: AtomicBool::new(false),
@@ -246,28 +246,28 @@ impl Worker {
     }
 
     /// Marks the thread as carrying out deferred tasks, until the result is dropped.
-    pub(super) fn begin_going_on(&self) -> GoingOn<'_> {
-        self.goes_on.store(true, Relaxed);
-        GoingOn(self)
+    pub(super) fn begin_deferred(&self) -> DeferredWorkGuard<'_> {
+        self.runs_deferred.store(true, Relaxed);
+        DeferredWorkGuard(self)
     }
 
     /// Whether the thread is carrying out deferred tasks within its wait.
     ///
     /// Only the thread itself calls this.
-    pub(super) fn goes_on(&self) -> bool {
-        self.goes_on.load(Relaxed)
+    pub(super) fn runs_deferred(&self) -> bool {
+        self.runs_deferred.load(Relaxed)
     }
 
     #[inline]
-    pub(super) fn emptied(&self) -> &Emptied {
-        &self.emptied
+    pub(super) fn freed_cells(&self) -> &FreedCells {
+        &self.freed_cells
     }
 
     /// Returns the op indexes of operations whose packets the thread has taken.
     ///
     /// Only the thread touches them.
     #[inline]
-    pub(super) fn completed(&self) -> &Emptied {
+    pub(super) fn completed(&self) -> &FreedCells {
         &self.completed
     }
 }
@@ -468,27 +468,30 @@ mod tests {
         tested(|| {
             let links: [AtomicU32; 4] = std::array::from_fn(|_| AtomicU32::new(7));
             let link = |cell: u32| &links[cell as usize];
-            let emptied = Emptied::new();
-            assert_eq!(emptied.pop(link), None);
+            let freed_cells = FreedCells::new();
+            assert_eq!(freed_cells.pop(link), None);
             for cell in [2, 0, 3] {
-                emptied.push(cell, link(cell));
+                freed_cells.push(cell, link(cell));
             }
             assert_eq!(
-                (emptied.pop(link), emptied.pop(link), emptied.len()),
+                (freed_cells.pop(link), freed_cells.pop(link), freed_cells.len()),
                 (Some(3), Some(0), 1)
             );
-            emptied.push(1, link(1));
-            let Linked { first, last, count } = emptied.take().unwrap();
+            freed_cells.push(1, link(1));
+            let Linked { first, last, count } = freed_cells.take().unwrap();
             assert_eq!((first, links[1].load(Relaxed), last, count), (1, 2, 2, 2));
             assert_eq!(
-                (emptied.pop(link), emptied.len(), emptied.take().is_none()),
+                (freed_cells.pop(link), freed_cells.len(), freed_cells.take().is_none()),
                 (None, 0, true)
             );
             // The chain is empty again: the first cell that is pushed is also the last.
-            emptied.push(0, link(0));
-            assert_eq!((emptied.pop(link), emptied.pop(link)), (Some(0), None));
-            emptied.push(3, link(3));
-            assert_eq!(emptied.take().map(|all| (all.first, all.last, all.count)), Some((3, 3, 1)));
+            freed_cells.push(0, link(0));
+            assert_eq!((freed_cells.pop(link), freed_cells.pop(link)), (Some(0), None));
+            freed_cells.push(3, link(3));
+            assert_eq!(
+                freed_cells.take().map(|all| (all.first, all.last, all.count)),
+                Some((3, 3, 1))
+            );
         });
     }
 }

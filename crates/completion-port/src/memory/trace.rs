@@ -27,20 +27,20 @@ pub(crate) use {trace, trace_caught};
 /// load; whether the subscriber listens to this library, too, the event itself asks. Always false, and known
 /// to the compiler, without the feature.
 #[inline]
-pub(crate) fn hears_packets() -> bool {
+pub(crate) fn traces_packets() -> bool {
     #[cfg(feature = "tracing")]
-    let hears = tracing::level_filters::LevelFilter::current() == tracing::Level::TRACE;
+    let is_traced = tracing::level_filters::LevelFilter::current() == tracing::Level::TRACE;
     #[cfg(not(feature = "tracing"))]
-    let hears = false;
-    hears
+    let is_traced = false;
+    is_traced
 }
 
 /// The same of events at debug level.
 #[inline]
-pub(crate) fn hears_changes() -> bool {
+pub(crate) fn traces_changes() -> bool {
     #[cfg(feature = "tracing")]
-    let hears = tracing::level_filters::LevelFilter::current() >= tracing::Level::DEBUG;
+    let is_traced = tracing::level_filters::LevelFilter::current() >= tracing::Level::DEBUG;
     #[cfg(not(feature = "tracing"))]
-    let hears = false;
-    hears
+    let is_traced = false;
+    is_traced
 }

@@ -37,7 +37,7 @@ impl CurrentWorker {
     /// Whether a call in which every change was refused returns at once, so that the thread sees
     /// the refusal. It does not if the thread's last wait was in such a call too and brought no
     /// packet: otherwise a thread that hands in the same changes again and again would spin.
-    pub(crate) fn hears_of_refusal(&self) -> bool {
+    pub(crate) fn traces_refusals(&self) -> bool {
         self.told_at.get() != Some(self.worker.progress())
     }
 

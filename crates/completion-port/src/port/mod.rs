@@ -23,7 +23,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use crate::engine::{Engine, GoesOn};
+use crate::engine::{DeferredWork, Engine};
 use crate::memory::cells::{Cells, Keys};
 use crate::port::operation::OpData;
 use crate::port::raw::Raw;
@@ -99,7 +99,7 @@ pub(crate) struct Store<K, B> {
     /// Operations in flight, by their numbers.
     pub(crate) operations: Cells<OpData<B>>,
     /// How tasks go on, once one was started: so that a port without any asks nothing of its buffers.
-    pub(crate) goes_on: OnceLock<fn(&Self) -> bool>,
+    pub(crate) runs_deferred: OnceLock<fn(&Self) -> bool>,
 }
 
 impl<K, B> Store<K, B> {
@@ -109,14 +109,14 @@ impl<K, B> Store<K, B> {
             kernel,
             keys: Keys::new(),
             operations: Cells::new(),
-            goes_on: OnceLock::new(),
+            runs_deferred: OnceLock::new(),
         }
     }
 }
 
-impl<K, B> GoesOn for Store<K, B> {
-    fn go_on(&self) -> bool {
-        self.goes_on.get().is_some_and(|go_on| go_on(self))
+impl<K, B> DeferredWork for Store<K, B> {
+    fn run_deferred(&self) -> bool {
+        self.runs_deferred.get().is_some_and(|run_deferred| run_deferred(self))
     }
 }
 

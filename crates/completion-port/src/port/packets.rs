@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use crate::engine::{Engine, Name, Scratch, Taken, Waited, Worker, name_parts};
-use crate::memory::trace::hears_packets;
+use crate::memory::trace::traces_packets;
 use crate::port::Port;
 use crate::port::current::{CurrentWorker, take_worker};
 use crate::port::operation::{Completed, SharedCompleted};
@@ -201,8 +201,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let keys = &self.port.keys().cells;
         match taken {
             Taken::Ready(slot, name, events) => {
-                if hears_packets() {
-                    engine.tell_named(name, events);
+                if traces_packets() {
+                    engine.trace_packet(name, events);
                 }
                 Some(self.ready(slot, name_parts(name).0, events))
             }
@@ -226,8 +226,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
                     // The clone has forked, and this is the child.
                     return None;
                 }
-                if hears_packets() {
-                    engine.tell_named(name, events);
+                if traces_packets() {
+                    engine.trace_packet(name, events);
                 }
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
@@ -291,8 +291,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let engine = self.port.engine();
         match engine.next_ready_cloned(worker, |index| self.clone_key(index)) {
             Ok((name, events, key)) => {
-                if hears_packets() {
-                    engine.tell_named(name, events);
+                if traces_packets() {
+                    engine.trace_packet(name, events);
                 }
                 Some(Some(Packet::Notified(Notified { id: Id(name), events, key })))
             }
@@ -329,15 +329,15 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         })?;
         Some(match (taken, key) {
             (Taken::Ready(_, name, events), Some(key)) => {
-                if hears_packets() {
-                    engine.tell_named(name, events);
+                if traces_packets() {
+                    engine.trace_packet(name, events);
                 }
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
             (Taken::Notified(name, events), Some(key)) => {
                 engine.cloned(name, Events::NONE, Some(worker));
-                if hears_packets() {
-                    engine.tell_named(name, events);
+                if traces_packets() {
+                    engine.trace_packet(name, events);
                 }
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
@@ -436,8 +436,8 @@ impl<'p, K, M, B: Buffer> Iterator for Packets<'_, 'p, K, M, B> {
                 match engine.next_ready(worker) {
                     Ok((index, slot, events)) => {
                         self.settled = true;
-                        if hears_packets() {
-                            engine.tell_reported(index, events);
+                        if traces_packets() {
+                            engine.trace_reported(index, events);
                         }
                         return Some(self.ready(slot, index, events));
                     }

@@ -56,7 +56,7 @@ impl<K, M, B> Port<K, M, B> {
         let posting = match self.store.engine.begin_post(reserve).and_then(admit) {
             Ok(posting) => posting,
             Err(error) => {
-                self.store.engine.tell_refused(&error, None, None);
+                self.store.engine.trace_refused(&error, None, None);
                 return Err(Refused::new(error, message));
             }
         };

@@ -103,7 +103,7 @@ impl<K, M, B> Port<K, M, B> {
     /// A registration of `number` was refused. A subscriber hears of it.
     #[cold]
     fn refused(&self, error: Error, number: Descriptor, key: K) -> Refused<K> {
-        self.store.engine.tell_refused(&error, None, Some(number));
+        self.store.engine.trace_refused(&error, None, Some(number));
         Refused::new(error, key)
     }
 
@@ -434,7 +434,7 @@ impl<K, M, B> Port<K, M, B> {
     /// What a call about a registration has come to. A subscriber hears of a refusal.
     #[inline]
     fn told<R>(&self, id: Id, outcome: Result<R>) -> Result<R> {
-        outcome.inspect_err(|error| self.store.engine.tell_refused(error, Some(id.0), None))
+        outcome.inspect_err(|error| self.store.engine.trace_refused(error, Some(id.0), None))
     }
 
     /// Removes a registration and waits for its key, which is returned here instead of in a packet.

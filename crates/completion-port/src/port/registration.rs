@@ -28,7 +28,7 @@ impl Error {
 
 impl fmt::Debug for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::engine::Shown(self.0).fmt(f)
+        crate::engine::DisplayedName(self.0).fmt(f)
     }
 }
 

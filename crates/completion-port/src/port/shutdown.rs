@@ -70,11 +70,11 @@ impl<K, M, B> Port<K, M, B> {
 
 /// When it is dropped, calls its function for each number. If a call panics, the function is still
 /// called for the numbers after it.
-struct Each<F: Fn(u32)>(std::vec::IntoIter<u32>, F);
+struct ForEachOnDrop<F: Fn(u32)>(std::vec::IntoIter<u32>, F);
 
-impl<F: Fn(u32)> Drop for Each<F> {
+impl<F: Fn(u32)> Drop for ForEachOnDrop<F> {
     fn drop(&mut self) {
-        struct RestGuard<'r, F: Fn(u32)>(&'r mut Each<F>);
+        struct RestGuard<'r, F: Fn(u32)>(&'r mut ForEachOnDrop<F>);
         impl<F: Fn(u32)> Drop for RestGuard<'_, F> {
             fn drop(&mut self) {
                 for number in self.0.0.by_ref() {
@@ -95,19 +95,19 @@ impl<K, M, B> Drop for Port<K, M, B> {
         let (keys, messages, data) =
             (&self.store.keys.cells, &self.messages, &self.store.operations);
         // These are dropped in reverse order, each of them even if the drop of the other panics.
-        let messages = Each(remains.messages.into_iter(), |cell| {
+        let messages = ForEachOnDrop(remains.messages.into_iter(), |cell| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
             // - owned: nothing else has the port;
             // - a value: the engine names each message that is still queued, once.
             drop(unsafe { messages.take(cell) });
         });
-        let keys = Each(remains.keys.into_iter(), |index| {
+        let keys = ForEachOnDrop(remains.keys.into_iter(), |index| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
             // - owned: nothing else has the port, and no token borrows it any more;
             // - a value: the engine names each slot that has a key and is not held, once.
             drop(unsafe { keys.take(index) });
         });
-        let operations = Each(remains.operations.into_iter(), |op_index| {
+        let operations = ForEachOnDrop(remains.operations.into_iter(), |op_index| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
             // - owned: nothing else has the port, so that no thread tries an operation;
             // - a value: the engine names each operation whose packet was not taken, once.

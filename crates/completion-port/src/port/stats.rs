@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{Histogram, Tally};
+use crate::engine::{Histogram, PacketTally};
 use crate::port::Port;
 use crate::state::schedule::Status;
 use crate::types::stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
@@ -129,7 +129,7 @@ impl<K, M, B> Port<K, M, B> {
     }
 }
 
-fn counts(tally: &Tally) -> PacketCounts {
+fn counts(tally: &PacketTally) -> PacketCounts {
     PacketCounts {
         ready: tally.ready,
         notified: tally.notified,

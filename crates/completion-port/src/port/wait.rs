@@ -99,7 +99,7 @@ impl<K, M, B> Port<K, M, B> {
         all_were_refused: bool,
     ) -> Packets<'b, 'p, K, M, B> {
         let worker = take_worker(&self.store.engine);
-        let tells = !all_were_refused || worker.hears_of_refusal();
+        let tells = !all_were_refused || worker.traces_refusals();
         let deadline = if tells { Some(Moment::ZERO) } else { deadline };
         let (packets, _) = self.take(batch, deadline);
         if all_were_refused {

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use super::objects::{Code, FileId, Objects};
 use super::reach::OnKernel;
-use super::set::Cause;
+use super::set::WakeCause;
 use super::{Conditions, Kernel, KernelState, Object};
 use crate::backend::host::Origin;
 use crate::state::facts::{AtEnd, DescriptorKind};
 use crate::sys::codes;
-use crate::sys::portable::kqueue::{Event, Filter, Kqueue, KqueueCalls, Use, flag, note};
+use crate::sys::portable::kqueue::{Event, Filter, Kqueue, KqueueCalls, PipeEndUse, flag, note};
 use crate::types::source::Descriptor;
 
 /// The conditions that a filter tests.
@@ -294,12 +294,12 @@ impl Drop for SimulatedCalls {
 
 /// An open kqueue. Dropping it closes it.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenDescriptor {
     kernel: Kernel,
     number: u64,
 }
 
-impl Drop for Opened {
+impl Drop for OpenDescriptor {
     fn drop(&mut self) {
         self.kernel.lock().queues.remove(&self.number);
     }
@@ -320,7 +320,7 @@ impl KernelState {
 }
 
 impl KqueueCalls for SimulatedCalls {
-    type Queue = Opened;
+    type Queue = OpenDescriptor;
     type Pipe = (super::Socket, super::Socket);
 
     const HAS_EXCEPT: bool = true;
@@ -329,18 +329,18 @@ impl KqueueCalls for SimulatedCalls {
         "sim, kqueue"
     }
 
-    fn queue(&self) -> Result<Opened, Code> {
+    fn queue(&self) -> Result<OpenDescriptor, Code> {
         let mut state = self.kernel.lock();
         state.last_set += 1;
         let number = state.last_set;
         state.queues.insert(number, SimulatedKqueue::default());
         drop(state);
-        Ok(Opened { kernel: self.kernel.clone(), number })
+        Ok(OpenDescriptor { kernel: self.kernel.clone(), number })
     }
 
     fn event(
         &self,
-        queue: &Opened,
+        queue: &OpenDescriptor,
         changes: &[Event],
         room: &mut [Event],
         timeout: Option<Duration>,
@@ -377,7 +377,7 @@ impl KqueueCalls for SimulatedCalls {
         }
         let until = state.deadline(timeout);
         let mut count = 0;
-        self.kernel.sleep(state, until, Cause::Queued(queue.number), |state| {
+        self.kernel.sleep(state, until, WakeCause::Queued(queue.number), |state| {
             let KernelState { queues, objects, .. } = state;
             count = queues.entry(queue.number).or_default().take(room, objects);
             count > 0
@@ -385,7 +385,7 @@ impl KqueueCalls for SimulatedCalls {
         Ok(count)
     }
 
-    fn number(&self, _queue: &Opened) -> Option<Descriptor> {
+    fn number(&self, _queue: &OpenDescriptor) -> Option<Descriptor> {
         None
     }
 
@@ -421,12 +421,12 @@ impl KqueueCalls for SimulatedCalls {
         state.objects.ends(file).error
     }
 
-    fn pipe_end(&self, descriptor: Descriptor) -> Use {
+    fn pipe_end(&self, descriptor: Descriptor) -> PipeEndUse {
         let mut state = self.kernel.lock();
         match state.file(descriptor).and_then(|file| state.objects.get(file)) {
-            Some(Object::Reader(_)) => Use::Reads,
-            Some(Object::Writer(_)) => Use::Writes,
-            _ => Use::Both,
+            Some(Object::Reader(_)) => PipeEndUse::Reads,
+            Some(Object::Writer(_)) => PipeEndUse::Writes,
+            _ => PipeEndUse::Both,
         }
     }
 

@@ -99,7 +99,7 @@ use files::FileState;
 use kqueue::{SimulatedCalls, SimulatedKqueue};
 use numbers::Numbers;
 use objects::{Code, FileId, Object, Objects};
-use set::{Cause, Set, Simulated, Sleeper};
+use set::{Set, Simulated, Sleeper, WakeCause};
 pub use socket::{Address, Socket};
 use stream::{Family, Stream};
 pub use watcher::Watcher;
@@ -334,13 +334,15 @@ impl KernelState {
     fn is_sound(&self, sleeper: &Sleeper) -> bool {
         let due = self.manual && sleeper.until.is_some_and(|until| self.clock >= until);
         let called = match &sleeper.cause {
-            Cause::Polled(set) => !self.sets.get(set).is_some_and(Set::is_idle),
-            Cause::Queued(queue) => !self.queues.get(queue).is_some_and(SimulatedKqueue::is_idle),
-            Cause::Notified(port) => !self
+            WakeCause::Polled(set) => !self.sets.get(set).is_some_and(Set::is_idle),
+            WakeCause::Queued(queue) => {
+                !self.queues.get(queue).is_some_and(SimulatedKqueue::is_idle)
+            }
+            WakeCause::Notified(port) => !self
                 .notifiers
                 .get(port)
                 .is_some_and(winsock_notifications::SimulatedCompletionPort::is_idle),
-            Cause::Park(unparked) => unparked.load(std::sync::atomic::Ordering::Relaxed),
+            WakeCause::Park(unparked) => unparked.load(std::sync::atomic::Ordering::Relaxed),
         };
         !due && !called
     }
@@ -351,8 +353,10 @@ impl KernelState {
     fn is_next(&self, number: Option<u64>) -> bool {
         let Some(number) = number else { return true };
         let set_of = |sleeper: &Sleeper| match sleeper.cause {
-            Cause::Polled(number) | Cause::Queued(number) | Cause::Notified(number) => Some(number),
-            Cause::Park(_) => None,
+            WakeCause::Polled(number) | WakeCause::Queued(number) | WakeCause::Notified(number) => {
+                Some(number)
+            }
+            WakeCause::Park(_) => None,
         };
         let Some(set) = self.sleepers.get(&number).and_then(set_of) else { return true };
         self.sleepers.range(number + 1..).all(|(_, later)| set_of(later) != Some(set))
@@ -506,7 +510,7 @@ impl Kernel {
         &self,
         mut state: MutexGuard<'_, KernelState>,
         until: Option<Moment>,
-        cause: Cause,
+        cause: WakeCause,
         mut ready: impl FnMut(&mut KernelState) -> bool,
     ) {
         let mut entry = None;

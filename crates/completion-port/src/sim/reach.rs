@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use super::set::Cause;
+use super::set::WakeCause;
 use super::{Kernel, KernelState, ObjectKind, stream};
 use crate::backend::host::{Host, Origin};
 use crate::backend::thread::Thread;
@@ -130,7 +130,7 @@ impl Thread for SimulatedThread {
         let mut state = self.kernel.lock();
         state.calls.park += 1;
         let until = state.deadline(timeout);
-        self.kernel.sleep(state, until, Cause::Park(Arc::clone(&self.unparked)), |_| {
+        self.kernel.sleep(state, until, WakeCause::Park(Arc::clone(&self.unparked)), |_| {
             self.unparked.swap(false, Relaxed)
         });
     }

@@ -195,11 +195,11 @@ pub(super) fn code_of(kind: ErrorKind) -> Option<Code> {
 pub(super) struct Sleeper {
     pub(super) thread: ThreadId,
     pub(super) until: Option<Moment>,
-    pub(super) cause: Cause,
+    pub(super) cause: WakeCause,
 }
 
 #[derive(Debug)]
-pub(super) enum Cause {
+pub(super) enum WakeCause {
     /// An edge in this set, or its wake-up.
     Polled(u64),
     /// An event of this kqueue.
@@ -351,7 +351,7 @@ impl Reactor for Simulated {
         }
         let until = state.deadline(timeout);
         let mut woken = false;
-        self.kernel.sleep(state, until, Cause::Polled(self.set), |state| {
+        self.kernel.sleep(state, until, WakeCause::Polled(self.set), |state| {
             let count = self.with_set(state, |set, objects| {
                 woken = std::mem::replace(&mut set.woken, false);
                 set.take(room, objects, |name, now| {

@@ -68,7 +68,7 @@ impl Facts {
 
     /// Returns whether the object is connected, listening or needs no connection. A connecting
     /// stream shows nothing, and an unconnected one a hang-up.
-    pub(crate) const fn tell_of_life(self) -> bool {
+    pub(crate) const fn reports_life(self) -> bool {
         self.any(Self(Self::IN.0 | Self::OUT.0)) && !self.any(Self::HUP)
     }
 

@@ -26,7 +26,7 @@ const OF_OPERATIONS: u32 = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotTimer {
     /// The timer for the deadline of its arming.
-    DeadlineTimer,
+    Readiness,
     /// The timer of its operations.
     Operations,
 }
@@ -35,7 +35,7 @@ impl SlotTimer {
     /// Returns the number that identifies this timer of `slot` in a name.
     fn of(self, slot: u32) -> u32 {
         match self {
-            Self::DeadlineTimer => SLOT_TIMER | slot,
+            Self::Readiness => SLOT_TIMER | slot,
             Self::Operations => SLOT_TIMER | OF_OPERATIONS | slot,
         }
     }
@@ -170,7 +170,7 @@ impl Timers {
         Some(if cell & SLOT_TIMER == 0 {
             Due::Message(cell)
         } else if cell & OF_OPERATIONS == 0 {
-            Due::SlotTimer(SlotTimer::DeadlineTimer, cell & !SLOT_TIMER)
+            Due::SlotTimer(SlotTimer::Readiness, cell & !SLOT_TIMER)
         } else {
             Due::SlotTimer(SlotTimer::Operations, cell & !(SLOT_TIMER | OF_OPERATIONS))
         })
@@ -195,7 +195,7 @@ impl Timers {
     /// Returns the places of this kind of timer.
     fn slot_timers(&mut self, timer: SlotTimer) -> &mut Vec<u32> {
         match timer {
-            SlotTimer::DeadlineTimer => &mut self.of_deadlines,
+            SlotTimer::Readiness => &mut self.of_deadlines,
             SlotTimer::Operations => &mut self.of_operations,
         }
     }
@@ -303,25 +303,22 @@ mod tests {
     #[test]
     fn a_message_and_the_alarms_of_a_slot_of_the_same_number_are_three_timers() {
         let mut timers = Timers::new(7);
-        let slot_timers = [SlotTimer::DeadlineTimer, SlotTimer::Operations];
+        let slot_timers = [SlotTimer::Readiness, SlotTimer::Operations];
         assert!(
             timers.reserve(3)
                 && slot_timers.iter().all(|timer| timers.reserve_slot_timer(*timer, 3))
         );
         let message = timers.set(3, moment(5));
-        timers.set_slot_timer(SlotTimer::DeadlineTimer, 3, moment(9));
+        timers.set_slot_timer(SlotTimer::Readiness, 3, moment(9));
         timers.set_slot_timer(SlotTimer::Operations, 3, moment(4));
         // This moves the timer; and there is room for all slots before 3.
-        timers.set_slot_timer(SlotTimer::DeadlineTimer, 3, moment(6));
-        timers.set_slot_timer(SlotTimer::DeadlineTimer, 2, moment(1));
+        timers.set_slot_timer(SlotTimer::Readiness, 3, moment(6));
+        timers.set_slot_timer(SlotTimer::Readiness, 2, moment(1));
         assert_eq!((timers.messages(), timers.next()), (1, moment(1)));
         assert_eq!(timers.cancel(message), Some(3));
         let taken: Vec<_> = std::iter::from_fn(|| timers.take_due(moment(8))).collect();
         let [deadline_timer, operations] = slot_timers.map(|timer| Due::SlotTimer(timer, 3));
-        assert_eq!(
-            taken,
-            [Due::SlotTimer(SlotTimer::DeadlineTimer, 2), operations, deadline_timer]
-        );
+        assert_eq!(taken, [Due::SlotTimer(SlotTimer::Readiness, 2), operations, deadline_timer]);
         assert_eq!((timers.messages(), timers.next()), (0, Moment::NEVER));
     }
 

@@ -452,10 +452,10 @@ impl<'p> World<'p> {
         let (_, followers) = followers.unwrap_or_else(|| {
             panic!("messages keep their order: {number} instead of {next:?} or a timer")
         });
-        self.go_on(followers);
+        self.run_deferred(followers);
     }
 
-    fn go_on(&mut self, followers: u32) {
+    fn run_deferred(&mut self, followers: u32) {
         if let Some(others) = followers.checked_sub(1) {
             self.followed += 1;
             self.post_after(others);
@@ -703,7 +703,7 @@ impl<'p> World<'p> {
                 Packet::Posted(message) => assert_eq!(message.number, expected),
                 other => panic!("{other:?} came before a message of the thread to itself"),
             }
-            return self.go_on(followers);
+            return self.run_deferred(followers);
         }
         match packet {
             Packet::Posted(message) => self.message(&message),

@@ -83,12 +83,12 @@ on_every_system! {
         system.not_on_windows("call that reports a sleeping thread");
         let port = system.port::<(), usize>(1);
         let (say, heard) = mpsc::channel();
-        let (go_on, blocked) = mpsc::channel::<()>();
+        let (run_deferred, blocked) = mpsc::channel::<()>();
         let (port, begun) = (&port, say.clone());
         port.post(0).unwrap();
         thread::scope(|scope| {
             let _end = End(port);
-            let go_on = go_on;
+            let run_deferred = run_deferred;
             scope.spawn(move || {
                 let mut batch = Batch::with_capacity(1);
                 assert_eq!(port.wait(&mut batch, None).unwrap().count(), 1);
@@ -102,7 +102,7 @@ on_every_system! {
             port.post(1).unwrap();
             scope.spawn(move || take_all(port, &say));
             assert_taken(system, &heard, 1);
-            drop(go_on);
+            drop(run_deferred);
         });
     }
 

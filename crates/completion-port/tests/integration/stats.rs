@@ -201,7 +201,7 @@ on_every_system! {
         let port: Port<(), u32> = system.port(1);
         assert!(port.thread_stats().is_empty());
         thread::scope(|scope| {
-            let (go_on, wait) = mpsc::channel::<()>();
+            let (run_deferred, wait) = mpsc::channel::<()>();
             let served = &port;
             let waiter = scope.spawn(move || {
                 let mut batch = Batch::new();
@@ -218,7 +218,7 @@ on_every_system! {
             assert_eq!(threads[0].wakes, 1);
             assert_eq!(threads[0].packets, port.stats().packets);
             assert_eq!(threads[0].worker, idle[0].worker);
-            drop(go_on);
+            drop(run_deferred);
             waiter.join().unwrap();
         });
         port.post(2).unwrap();
@@ -250,7 +250,7 @@ fn counts_a_thread_that_is_found_asleep(system: &System) {
     system.not_on_windows("call that reports a sleeping thread");
     let port: Port<(), u32> =
         Port::builder().concurrency(1).block_detection(BlockDetection::Tick).build().unwrap();
-    let (go_on, wait) = mpsc::channel::<()>();
+    let (run_deferred, wait) = mpsc::channel::<()>();
     let (port, wait) = (&port, &Mutex::new(wait));
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -270,6 +270,6 @@ fn counts_a_thread_that_is_found_asleep(system: &System) {
         until(port, |stats| stats.packets.posted == 2);
         let found: u64 = port.thread_stats().iter().map(|thread| thread.blocks_found).sum();
         assert!(found >= 1);
-        drop(go_on);
+        drop(run_deferred);
     });
 }

@@ -148,11 +148,11 @@ fn a_task_is_cancelled_and_told_when_the_caller_goes_on() {
     let (first, second) = (bench.begin(), bench.begin());
     assert!(bench.port.cancel(first).unwrap());
     assert!(bench.told.try_recv().is_err());
-    bench.port.raw().go_on();
+    bench.port.raw().run_deferred();
     assert_eq!(bench.told(), (Some(Ending::Cancelled), None));
     assert!(!bench.port.cancel(first).unwrap());
     assert!(bench.port.cancel(second).unwrap());
-    bench.port.raw().go_on();
+    bench.port.raw().run_deferred();
     assert_eq!(bench.told(), (Some(Ending::Cancelled), None));
 }
 
@@ -161,7 +161,7 @@ fn other_operations_make_packets_beside_tasks() {
     let bench = Bench::new();
     let first = bench.begin();
     assert!(bench.port.cancel(first).unwrap());
-    bench.port.raw().go_on();
+    bench.port.raw().run_deferred();
     assert_eq!(bench.told(), (Some(Ending::Cancelled), None));
     let (socket, sender) = (Arc::clone(&bench.near), bench.sender.clone());
     let buffer = ReadByte { socket, byte: None, sender, is_told: true };
@@ -177,7 +177,7 @@ fn a_registration_that_is_forgotten_ends_its_tasks() {
     let bench = Bench::new();
     bench.begin();
     bench.port.raw().forget(bench.id.id()).unwrap();
-    bench.port.raw().go_on();
+    bench.port.raw().run_deferred();
     assert_eq!(bench.told(), (Some(Ending::Closed), None));
     assert_eq!(bench.port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
     assert_eq!(bench.port.stats().registered, 0);
@@ -211,7 +211,7 @@ fn a_task_that_panics_has_failed() {
         let _ = port.wait(&mut Batch::new(), SOON).map(Iterator::count);
     });
     assert!(waiter.join().is_err());
-    bench.port.raw().go_on();
+    bench.port.raw().run_deferred();
     assert_eq!(bench.told(), (Some(Ending::Failed), Some(b'!')));
 }
 
@@ -356,7 +356,7 @@ fn a_task_that_begins_unasked_is_tried_though_nothing_is_ready() {
     assert!(!port.raw().has_packets(&mut Batch::new()).unwrap());
     assert!(told.try_recv().is_err(), "it is tried in its turn");
     assert!(port.cancel(first).unwrap());
-    port.raw().go_on();
+    port.raw().run_deferred();
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [Ending::Cancelled, Ending::Done]);
     let Started::Completed((_, Ending::Done)) = start(Attempt::Done) else { panic!("it waits") };
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use loom::thread;
 
 use crate::engine::{
-    Engine, GoesOn, NewRegistration, Return, Scratch, Taken, Waited, Worker, name_of, name_parts,
+    DeferredWork, Engine, KeyReturn, NewRegistration, Scratch, Taken, Waited, Worker, name_of,
+    name_parts,
 };
 use crate::fake::{Fake, Handle};
 use crate::state::slot::Drained;
@@ -108,7 +109,7 @@ impl Handler {
     pub(crate) fn rearm(&self, drained: Drained, with_worker: bool) {
         let slot = self.engine.slot(name_parts(self.name).0);
         let mine = || with_worker.then(|| Arc::clone(&self.worker));
-        let back = Return { mode: Some(LEVEL), timed: false, drained };
+        let back = KeyReturn { mode: Some(LEVEL), timed: false, drained };
         self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
     }
 }
@@ -125,8 +126,8 @@ pub(crate) fn try_to_post(engine: &Engine) -> bool {
 /// A port without tasks.
 pub(crate) struct NoTasks;
 
-impl GoesOn for NoTasks {
-    fn go_on(&self) -> bool {
+impl DeferredWork for NoTasks {
+    fn run_deferred(&self) -> bool {
         false
     }
 }

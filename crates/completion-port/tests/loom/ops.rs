@@ -11,7 +11,9 @@ use crate::engine::{EndReason, Step};
 use crate::kit::{LEVEL, NO_HINT, PERSISTENT, explore, spawn};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::operations::{Clearance, FollowUp, Op, OpEntry, OpQueues, OpTable, Tried};
+use crate::state::operations::{
+    ConnectPermission, FollowUp, Op, OpEntry, OpQueues, OpTable, Tried,
+};
 use crate::state::queue::{Links, NIL, Node, NodeList, OP};
 use crate::state::slot::{
     Checked, Delivery, Drained, Expiry, NodeTurn, Refusal, Removal, Slot, SlotStep,
@@ -983,9 +985,9 @@ fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
         });
         let step = loop {
             let tried = match entry.clear_for_connect(|| true) {
-                Clearance::Clear => Tried::Done { dry: false },
-                Clearance::NotYet => Tried::OutOfResources(late),
-                Clearance::Never => panic!("it could be abandoned"),
+                ConnectPermission::Clear => Tried::Done { dry: false },
+                ConnectPermission::NotYet => Tried::OutOfResources(late),
+                ConnectPermission::Never => panic!("it could be abandoned"),
             };
             let mut queues = board.queues.lock().unwrap();
             let (step, follow_up) = queues.tried(&*board, &board.slot, FIRST, tried, POLL);
@@ -1000,7 +1002,7 @@ fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
             // Its node is queued before its retry time.
             assert_eq!(board.queue.lock().unwrap().pop(), Some(FIRST));
             assert!(board.op(FIRST).begin());
-            assert_eq!(entry.clear_for_connect(|| true), Clearance::Clear);
+            assert_eq!(entry.clear_for_connect(|| true), ConnectPermission::Clear);
         }
     });
 }

@@ -278,7 +278,7 @@ impl Ledger {
 
     /// The handler of a packet recorded at `spent` is about to arm the registration through its
     /// `Id`. Returns the number of that call, for [`Ledger::armed`].
-    pub(crate) fn deadline_timer(
+    pub(crate) fn arming(
         &self,
         key: u32,
         spent: u64,

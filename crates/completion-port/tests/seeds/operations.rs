@@ -385,7 +385,7 @@ impl World {
                 Ok(token) => {
                     self.ledger.lent_back(number);
                     let link = link(None, token.id());
-                    self.go_on(&link, token, start);
+                    self.run_deferred(&link, token, start);
                 }
                 Err(refused) => {
                     expect(refused.kind(), &[ErrorKind::Closed], "associate");
@@ -665,7 +665,7 @@ impl World {
 
     /// Continues in the handler of an association's token: starts an operation or arms the
     /// registration.
-    pub(crate) fn go_on(&self, link: &Link, token: Ready<'_, Key, Tray>, start: Start) {
+    pub(crate) fn run_deferred(&self, link: &Link, token: Ready<'_, Key, Tray>, start: Start) {
         let key = link.key;
         if start.arms {
             self.ledger.giving_back(key, Some((Interest::IN, AnyTrigger::OneShot(OneShot::Level))));
@@ -842,7 +842,7 @@ impl World {
             }
             return;
         }
-        self.go_on(link, token, Start::by_lot());
+        self.run_deferred(link, token, Start::by_lot());
     }
 
     pub(crate) fn handle_done(

@@ -590,7 +590,7 @@ impl World {
         self.check_is_exact(key, found, events, trigger);
         let is_over = found == Read::Over || packets > MOST_PACKETS;
         // Otherwise a registration that is always ready would report forever.
-        let goes_on = if interest.contains(Interest::OUT) || events.is_hangup() {
+        let runs_deferred = if interest.contains(Interest::OUT) || events.is_hangup() {
             Some((Interest::IN, AnyTrigger::OneShot(OneShot::Level)))
         } else if has_another_filter {
             Some((interest, trigger))
@@ -638,7 +638,7 @@ impl World {
                 }
                 parked
             }
-            Habit::Process if goes_on.is_none() => {
+            Habit::Process if runs_deferred.is_none() => {
                 hands.rearms.push((key, interest, trigger));
                 hands.changes.rearm(ready);
                 return;
@@ -655,8 +655,8 @@ impl World {
                 if is_drained && habit == Habit::ReadAllAndSaySo {
                     ready.read_drained();
                 }
-                self.ledger.giving_back(key, Some(goes_on.unwrap_or((interest, trigger))));
-                match goes_on {
+                self.ledger.giving_back(key, Some(runs_deferred.unwrap_or((interest, trigger))));
+                match runs_deferred {
                     Some((interest, trigger)) => ready.rearm_as(interest, trigger),
                     None => ready.rearm(),
                 }
@@ -718,7 +718,7 @@ impl World {
             let drained = matches!(found, Read::All(_) | Read::Nothing)
                 && habit == Habit::ReadAllAndSaySo
                 && self.program.handlers_alone_arm();
-            let call = self.ledger.deadline_timer(key, spent, Interest::IN, trigger);
+            let call = self.ledger.arming(key, spent, Interest::IN, trigger);
             let hints = || Hints::new(drained, false);
             let enabled = self.port.raw().enable(id, Interest::IN, trigger, hints);
             self.ledger.armed(key, call);

@@ -99,7 +99,7 @@ impl Operations {
     fn try_to_cancel(&self, operation: u64) -> bool {
         #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
         let (op_index, uses) = (operation as u32, (operation >> 32) as u32);
-        let Some(op) = self.nodes().find_record(op_index) else { return false };
+        let Some(op) = self.nodes().find_op(op_index) else { return false };
         let node = op_index | OP;
         while op.uses() == uses {
             let index = op.slot();

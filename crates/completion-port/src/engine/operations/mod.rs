@@ -21,7 +21,9 @@ use super::registry::Registry;
 use super::worker::Worker;
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::state::moment::Moment;
-use crate::state::operations::{Clearance, EndReason, FollowUp, Op, OpEntry, OpTable, Step, Tried};
+use crate::state::operations::{
+    ConnectPermission, EndReason, FollowUp, Op, OpEntry, OpTable, Step, Tried,
+};
 use crate::state::queue::{NIL, NodeList, OP};
 use crate::state::slot::{Removal, Slot};
 use crate::state::timers::SlotTimer;
@@ -97,7 +99,7 @@ impl AttemptContext<'_> {
     }
 
     /// Returns whether a connect may begin, in view of an earlier one that was cancelled.
-    pub(crate) fn clear_for_connect(self, descriptor: Descriptor) -> Clearance {
+    pub(crate) fn clear_for_connect(self, descriptor: Descriptor) -> ConnectPermission {
         self.entry.clear_for_connect(|| self.context.backend().abandon_connect(descriptor))
     }
 

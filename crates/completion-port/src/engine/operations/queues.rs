@@ -10,13 +10,13 @@ use crate::state::slot::{Slot, SlotStep};
 use crate::sync::MutexGuard;
 
 /// What to queue after a request has completed. `NIL` means none.
-pub(in crate::engine) struct Brought {
+pub(in crate::engine) struct CompletedNodes {
     nodes: [Node; 3],
     /// A slot that must be checked before it is queued.
     to_check: Node,
 }
 
-impl Brought {
+impl CompletedNodes {
     const NOTHING: Self = Self { nodes: [NIL; 3], to_check: NIL };
 
     /// Returns the nodes to queue, and the slot to check before it is queued.
@@ -58,27 +58,31 @@ impl Operations {
     /// An edge has reported the completion.
     #[cold]
     #[inline(never)]
-    pub(in crate::engine) fn bring_back(&self, name: u64) -> Brought {
+    pub(in crate::engine) fn bring_back(&self, name: u64) -> CompletedNodes {
         #[allow(clippy::cast_possible_truncation, reason = "the lower half is the node")]
         let node = name as u32;
         let op_index = node & !OP;
         let request = self.backend().socket_requests().and_then(|it| it.take_completed(name));
-        let Some(request) = request else { return Brought::NOTHING };
+        let Some(request) = request else { return CompletedNodes::NOTHING };
         let was_cancelled = request.is_cancelled;
-        let goes_on = request.target.is_declined;
+        let runs_deferred = request.target.is_declined;
         // Before the operation ends: a thread that sees the end takes the request.
         self.outstanding.keep_socket(op_index, request);
         let index = self.nodes().op(node).slot();
         let (slot, entry) = (self.slot(index), self.entry_of_operation(index));
         let mut queues = entry.lock();
         let poll = self.current_poll();
-        let outcome = (was_cancelled, goes_on);
+        let outcome = (was_cancelled, runs_deferred);
         let follow_up = queues.complete_submitted(self.nodes(), slot, node, outcome, poll);
         drop(queues);
         match follow_up.next {
-            SlotStep::Queue => Brought { nodes: [node, follow_up.due, index], to_check: NIL },
-            SlotStep::Recheck => Brought { nodes: [node, follow_up.due, NIL], to_check: index },
-            _ => Brought { nodes: [node, follow_up.due, NIL], to_check: NIL },
+            SlotStep::Queue => {
+                CompletedNodes { nodes: [node, follow_up.due, index], to_check: NIL }
+            }
+            SlotStep::Recheck => {
+                CompletedNodes { nodes: [node, follow_up.due, NIL], to_check: index }
+            }
+            _ => CompletedNodes { nodes: [node, follow_up.due, NIL], to_check: NIL },
         }
     }
 }

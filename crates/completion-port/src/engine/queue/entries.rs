@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::backend::thread::Thread;
-use crate::engine::worker::{Tally, Worker};
+use crate::engine::worker::{PacketTally, Worker};
 use crate::state::schedule::{Wake, WorkerNumber};
 
 /// A thread at the port, as other threads see it.
@@ -46,14 +46,14 @@ impl WorkerEntry {
 
 /// A thread to wake once the lock is released.
 #[must_use]
-pub(in crate::engine) struct Notice {
+pub(in crate::engine) struct PendingWake {
     thread: Arc<dyn Thread>,
     worker: WorkerNumber,
     /// In the kernel's wait rather than parked.
     in_kernel: bool,
 }
 
-impl Notice {
+impl PendingWake {
     /// Returns the thread, its worker number, and whether it is in the kernel's wait.
     pub(super) fn into_parts(self) -> (Arc<dyn Thread>, WorkerNumber, bool) {
         (self.thread, self.worker, self.in_kernel)
@@ -62,15 +62,15 @@ impl Notice {
 
 /// The threads at a port, by worker number.
 #[derive(Default)]
-pub(in crate::engine) struct Members {
+pub(in crate::engine) struct WorkerEntries {
     entries: Vec<Option<WorkerEntry>>,
     /// The packets taken by threads that have left the port.
-    former: Tally,
+    former: PacketTally,
     /// Threads that were found asleep, but not reported by an event yet.
     found: Vec<WorkerNumber>,
 }
 
-impl Members {
+impl WorkerEntries {
     /// Adds the thread with this worker number.
     pub(in crate::engine) fn add(&mut self, number: WorkerNumber, entry: WorkerEntry) {
         if self.entries.len() <= number {
@@ -111,7 +111,7 @@ impl Members {
     }
 
     /// Returns the packets that all threads have taken.
-    pub(in crate::engine) fn packets(&self) -> Tally {
+    pub(in crate::engine) fn packets(&self) -> PacketTally {
         let mut packets = self.former;
         for entry in self.iter() {
             packets.add(&entry.worker);
@@ -121,11 +121,11 @@ impl Members {
 
     /// Prepares the notice that wakes a thread, and counts it.
     #[inline]
-    pub(super) fn notice(&mut self, wake: Wake) -> Notice {
+    pub(super) fn notice(&mut self, wake: Wake) -> PendingWake {
         let entry = self.entries[wake.worker].as_mut().expect("an idle worker has an entry");
         entry.wakes += 1;
         let Wake { worker, in_kernel } = wake;
-        Notice { thread: Arc::clone(&entry.thread), worker, in_kernel }
+        PendingWake { thread: Arc::clone(&entry.thread), worker, in_kernel }
     }
 
     /// Counts that the thread of `worker` was found asleep.

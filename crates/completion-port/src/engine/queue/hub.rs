@@ -1,6 +1,6 @@
 //! What the port's lock guards.
 
-use super::entries::Notice;
+use super::entries::PendingWake;
 use super::lists::Lists;
 use crate::state::schedule::{Schedule, Wake};
 
@@ -42,7 +42,7 @@ impl Hub {
     }
 
     /// Prepares the notices that wake all threads which are still waiting.
-    pub(super) fn dismiss_all(&mut self) -> Vec<Notice> {
+    pub(super) fn dismiss_all(&mut self) -> Vec<PendingWake> {
         let mut notices = Vec::new();
         while let Some(wake) = self.schedule.dismiss() {
             notices.push(self.lists.notice(wake));
@@ -52,7 +52,7 @@ impl Hub {
 
     /// Prepares the notice that wakes a thread, and counts it.
     #[inline]
-    pub(in crate::engine) fn notice(&mut self, wake: Wake) -> Notice {
+    pub(in crate::engine) fn notice(&mut self, wake: Wake) -> PendingWake {
         self.lists.notice(wake)
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::entries::{Members, Notice};
+use super::entries::{PendingWake, WorkerEntries};
 use crate::backend::thread::Thread;
 use crate::engine::context::PortPhase;
 use crate::engine::nodes::Nodes;
 use crate::engine::worker::Worker;
-use crate::memory::trace::hears_changes;
+use crate::memory::trace::traces_changes;
 use crate::state::free_list::FreeList;
 use crate::state::queue::{Links, Node, NodeList, OP, POSTED};
 use crate::state::schedule::{Wake, WorkerNumber};
@@ -58,7 +58,7 @@ pub(in crate::engine) struct Lists {
     deferred: NodeList,
     /// Registrations to check with the kernel before they can be queued.
     recheck: NodeList,
-    entries: Members,
+    entries: WorkerEntries,
     phase: PortPhase,
     flags: Flags,
     slots: FreeList,
@@ -91,7 +91,7 @@ impl Lists {
             ready: NodeList::new(),
             deferred: NodeList::new(),
             recheck: NodeList::new(),
-            entries: Members::default(),
+            entries: WorkerEntries::default(),
             phase: PortPhase::Open,
             flags: Flags::NOTHING,
             slots: FreeList::new(),
@@ -317,7 +317,7 @@ impl Lists {
     }
 
     /// Returns a bound: no op index this high or higher was ever used.
-    pub(in crate::engine) fn highest_record(&self) -> u32 {
+    pub(in crate::engine) fn highest_op(&self) -> u32 {
         self.ops.highest()
     }
 
@@ -326,12 +326,12 @@ impl Lists {
     /// That thread calls this.
     // Part of each wait: a call would cost as much as the body.
     #[inline(always)]
-    pub(in crate::engine) fn give_back_emptied(&mut self, nodes: &Nodes, worker: &Worker) {
+    pub(in crate::engine) fn free_cells(&mut self, nodes: &Nodes, worker: &Worker) {
         // A single test for both: each wait makes it, and usually both are empty.
-        if worker.emptied().len() | worker.completed().len() == 0 {
+        if worker.freed_cells().len() | worker.completed().len() == 0 {
             return;
         }
-        if let Some(cells) = worker.emptied().take() {
+        if let Some(cells) = worker.freed_cells().take() {
             self.posts.give_back_all(nodes, POSTED, cells);
         }
         if let Some(ops) = worker.completed().take() {
@@ -400,24 +400,24 @@ impl Lists {
 /// The threads at the port, and those that wait for a key.
 impl Lists {
     #[inline]
-    pub(in crate::engine) fn entries(&self) -> &Members {
+    pub(in crate::engine) fn entries(&self) -> &WorkerEntries {
         &self.entries
     }
 
-    pub(in crate::engine) fn members_mut(&mut self) -> &mut Members {
+    pub(in crate::engine) fn members_mut(&mut self) -> &mut WorkerEntries {
         &mut self.entries
     }
 
     /// Prepares the notice that wakes a thread, and counts it.
     #[inline]
-    pub(in crate::engine) fn notice(&mut self, wake: Wake) -> Notice {
+    pub(in crate::engine) fn notice(&mut self, wake: Wake) -> PendingWake {
         self.entries.notice(wake)
     }
 
     /// Notes that the thread of `worker` was found asleep.
     pub(super) fn note_found(&mut self, worker: WorkerNumber) {
         self.entries.count_block(worker);
-        if hears_changes() {
+        if traces_changes() {
             self.entries.note_found(worker);
             self.flags.set(Flags::FOUND, true);
         }

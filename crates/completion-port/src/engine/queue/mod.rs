@@ -19,7 +19,7 @@ use std::sync::{OnceLock, PoisonError};
 
 use super::context::{BEGIN, Context, PortPhase};
 use super::worker::Worker;
-use crate::memory::trace::hears_packets;
+use crate::memory::trace::traces_packets;
 use crate::state::operations::OpTable;
 use crate::state::queue::{MOST_OPS, NIL, Node, NodeList, OP};
 use crate::state::schedule::{Advice, Schedule};
@@ -28,7 +28,7 @@ use crate::types::error::{Call, Error, ErrorKind, Fault};
 use delays::Delays;
 
 pub(crate) use delays::Histogram;
-pub(super) use entries::{Notice, WorkerEntry};
+pub(super) use entries::{PendingWake, WorkerEntry};
 pub(super) use hub::Hub;
 pub(super) use lists::{Flags, Lists};
 pub(crate) use post::Posting;
@@ -113,22 +113,22 @@ impl Queue {
 /// Waking threads.
 impl Queue {
     #[inline]
-    pub(super) fn notify(&self, notice: Option<Notice>) {
+    pub(super) fn notify(&self, notice: Option<PendingWake>) {
         if let Some(notice) = notice {
             self.release(notice);
         }
     }
 
     #[inline(never)]
-    fn release(&self, notice: Notice) {
+    fn release(&self, notice: PendingWake) {
         let (thread, worker, in_kernel) = notice.into_parts();
         if in_kernel {
             self.backend().wake();
         } else {
             thread.unpark();
         }
-        if hears_packets() {
-            self.tell_woken(worker, in_kernel);
+        if traces_packets() {
+            self.trace_woken(worker, in_kernel);
         }
     }
 
@@ -149,7 +149,7 @@ impl Queue {
     /// Notes that the calling thread leaves for user code.
     ///
     /// If it leaves too much in the queue, returns another thread to wake, or appoints a watchdog.
-    pub(super) fn depart(&self, hub: &mut Hub) -> Option<Notice> {
+    pub(super) fn depart(&self, hub: &mut Hub) -> Option<PendingWake> {
         let (schedule, lists) = hub.parts_mut();
         let wake = schedule.depart(&mut self.view(lists, None));
         wake.map(|wake| lists.notice(wake))
@@ -216,7 +216,7 @@ impl Queue {
         hub: &mut Hub,
         node: Node,
         worker: Option<&Worker>,
-    ) -> Option<Notice> {
+    ) -> Option<PendingWake> {
         let (schedule, lists) = hub.parts_mut();
         let Some(worker) = worker.filter(|worker| worker.runs(schedule)) else {
             return self.submit_locked(hub, node);
@@ -230,7 +230,7 @@ impl Queue {
     }
 
     /// Like [`Queue::submit`], for a thread that holds the lock.
-    pub(super) fn submit_locked(&self, hub: &mut Hub, node: Node) -> Option<Notice> {
+    pub(super) fn submit_locked(&self, hub: &mut Hub, node: Node) -> Option<PendingWake> {
         let (schedule, lists) = hub.parts_mut();
         lists.push(self.nodes(), node);
         if lists.flags().is_any() {
@@ -318,7 +318,7 @@ impl Queue {
     #[inline]
     pub(super) fn take_op(&self, call: Call, also: impl FnOnce(u32) -> bool) -> Result<u32, Error> {
         let reserve = |number| {
-            let reserved = number < MOST_OPS && self.nodes().reserve_record(number) && also(number);
+            let reserved = number < MOST_OPS && self.nodes().reserve_op(number) && also(number);
             if reserved {
                 self.nodes().op(number).begin_uses(self.of_this_port());
             }

@@ -104,7 +104,7 @@ impl Posting<'_> {
     pub(crate) fn queue_found(mut self, worker: Option<&Worker>) {
         let Self { queue, ref mut hub, cell } = self;
         let node = cell | POSTED | TELLS;
-        let notice = if worker.is_some_and(Worker::goes_on) {
+        let notice = if worker.is_some_and(Worker::runs_deferred) {
             let lists = hub.lists_mut();
             lists.push(queue.nodes(), node);
             if lists.flags().is_any() {

@@ -88,7 +88,7 @@ impl Queue {
         let node = worker.first();
         if is_op(node) {
             let op_index = node & !OP;
-            let is_taken = worker.takes(node, &self.nodes().op_index(op_index).link);
+            let is_taken = worker.takes(node, &self.nodes().op_at(op_index).link);
             return is_taken.then_some(Taken::Operation(op_index));
         }
         if node & OP != POSTED {
@@ -130,7 +130,7 @@ impl Queue {
     fn next_node_attentively(&self, worker: &Worker) -> Option<Node> {
         let is_measured = worker.is_measured();
         if worker.is_presumed_blocked() {
-            self.awake(worker);
+            self.mark_awake(worker);
         }
         let node = self.take_first(worker)?;
         if is_measured {
@@ -154,7 +154,7 @@ impl Queue {
 
     /// Notes that the thread of `worker`, which was presumed blocked, is awake.
     #[cold]
-    pub(in crate::engine) fn awake(&self, worker: &Worker) {
+    pub(in crate::engine) fn mark_awake(&self, worker: &Worker) {
         if self.forked() {
             return;
         }
@@ -170,6 +170,6 @@ impl Queue {
     /// That thread calls this. The cell is freed when the thread next holds the lock.
     #[inline]
     pub(crate) fn free_post(&self, worker: &Worker, cell: u32) {
-        worker.emptied().push(cell, self.nodes().post(cell));
+        worker.freed_cells().push(cell, self.nodes().post(cell));
     }
 }

@@ -21,13 +21,13 @@ impl Queue {
     /// Also notes whether its first attempt waits for nothing but its turn.
     #[inline]
     pub(crate) fn mark(&self, op_index: u32, is_task: bool, begins_unasked: bool) {
-        let op = self.nodes().op_index(op_index);
+        let op = self.nodes().op_at(op_index);
         op.mark_task(is_task);
         op.mark_unasked(begins_unasked);
     }
 
     fn is_task(&self, node: Node) -> bool {
-        is_op(node) && self.nodes().op_index(node & !OP).is_task()
+        is_op(node) && self.nodes().op_at(node & !OP).is_task()
     }
 
     /// Defers a node if it is a task's. Returns whether it did. The caller holds no lock.

@@ -31,7 +31,7 @@ impl Registry {
         // creates them.
         let last = DeadlineTimers::last_made_with(index);
         let has_room =
-            self.lock().lists_mut().timers_mut().reserve_slot_timer(SlotTimer::DeadlineTimer, last);
+            self.lock().lists_mut().timers_mut().reserve_slot_timer(SlotTimer::Readiness, last);
         if has_room && self.deadline_timers.reserve(index) {
             Ok(self.deadline_timers.at(index))
         } else {
@@ -42,7 +42,7 @@ impl Registry {
     /// Sets the timer of an arming, if it would expire after the deadline.
     #[inline]
     pub(crate) fn revalidate_deadline_timer(&self, index: u32, deadline_timer: &DeadlineTimer) {
-        self.revalidate_timer(SlotTimer::DeadlineTimer, index, deadline_timer);
+        self.revalidate_timer(SlotTimer::Readiness, index, deadline_timer);
     }
 
     /// Revalidates the deadline's timer after the calling thread released a node without a packet.
@@ -71,7 +71,7 @@ impl Registry {
     ) {
         let deadline_timer = self.deadline_timers.at(index);
         // If another thread releases the node meanwhile, that thread sets the timer itself.
-        lists.ring(SlotTimer::DeadlineTimer, index, deadline_timer, now, |_| {
+        lists.ring(SlotTimer::Readiness, index, deadline_timer, now, |_| {
             self.expire(index, deadline_timer, now, due)
         });
     }

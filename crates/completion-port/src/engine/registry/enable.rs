@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::{Registry, Return};
+use super::{KeyReturn, Registry};
 use crate::backend::reactor::Until;
 use crate::engine::context::{Name, PortPhase, kind_of, name_parts};
 use crate::engine::worker::Worker;
@@ -52,7 +52,7 @@ impl Registry {
         call: Call,
         slot: &Slot,
         name: Name,
-        Return { mode, timed, drained }: Return,
+        KeyReturn { mode, timed, drained }: KeyReturn,
         worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
         if self.forked() {
@@ -159,7 +159,7 @@ impl Registry {
         barrier(std::hint::black_box(&AtomicU32::new(0)));
         let is_enabled = slot.enable_plainly(generation, mode, drained, self.current_poll());
         if is_enabled {
-            trace!(DEBUG, port = self.number(), registration = ?crate::engine::Shown(name), ?mode, "enabled");
+            trace!(DEBUG, port = self.number(), registration = ?crate::engine::DisplayedName(name), ?mode, "enabled");
         }
         is_enabled
     }
@@ -202,7 +202,7 @@ impl Registry {
             SlotStep::Nothing => {}
             next => self.follow(next, index, worker().as_deref()),
         }
-        trace!(DEBUG, port = self.number(), registration = ?crate::engine::Shown(name), ?mode, "enabled");
+        trace!(DEBUG, port = self.number(), registration = ?crate::engine::DisplayedName(name), ?mode, "enabled");
         Ok(())
     }
 
@@ -238,7 +238,7 @@ impl Registry {
         trace!(
             DEBUG,
             port = self.number(),
-            registration = ?crate::engine::Shown(name),
+            registration = ?crate::engine::DisplayedName(name),
             ?interest,
             "enabled also"
         );

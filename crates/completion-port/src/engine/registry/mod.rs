@@ -44,7 +44,7 @@ pub(crate) struct NewRegistration {
 
 /// What a token passes when it is returned.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Return {
+pub(crate) struct KeyReturn {
     /// How to arm the registration; `None`: it is parked.
     pub(crate) mode: Option<Mode>,
     /// The arming has a deadline.
@@ -125,7 +125,7 @@ impl Registry {
         trace!(
             DEBUG,
             port = self.number(),
-            registration = ?super::Shown(name),
+            registration = ?super::DisplayedName(name),
             descriptor = entry.descriptor,
             ?mode,
             "registered"

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Engine;
 use super::context::PortPhase;
-use super::queue::{Flags, Hub, Lists, Notice, PortView};
+use super::queue::{Flags, Hub, Lists, PendingWake, PortView};
 use super::worker::Worker;
 use crate::state::moment::Moment;
 use crate::state::queue::{NodeList, POSTED};
@@ -21,11 +21,11 @@ pub(crate) use poll::Scratch;
 const MOST_DUE: usize = 1024;
 
 /// Carries out the tasks that the engine has deferred. The port implements this.
-pub(crate) trait GoesOn {
+pub(crate) trait DeferredWork {
     /// Carries out deferred tasks until there are none. Returns whether there were any.
     ///
     /// The caller holds no lock.
-    fn go_on(&self) -> bool;
+    fn run_deferred(&self) -> bool;
 }
 
 impl Engine {
@@ -39,7 +39,7 @@ impl Engine {
         scratch: &mut Scratch,
         room: usize,
         deadline: Option<Moment>,
-        port: &dyn GoesOn,
+        port: &dyn DeferredWork,
     ) -> Waited {
         if self.has_fault() {
             return Waited::Failed;
@@ -50,7 +50,7 @@ impl Engine {
         let mut hub = self.lock();
         // The iterator of an earlier wait was forgotten, or still exists.
         self.take_list_back(hub.lists_mut(), worker);
-        hub.lists_mut().give_back_emptied(self.nodes(), worker);
+        hub.lists_mut().free_cells(self.nodes(), worker);
         let mut turn = Turn::new(worker.number(), room, deadline);
         let (schedule, lists) = hub.parts_mut();
         let (queries, _) = scratch.for_schedule();
@@ -74,7 +74,7 @@ impl Engine {
             }
             // This wait must find the results, however soon it ends.
             if hub.lists().flags().has(Flags::DEFERRED) {
-                hub = self.go_on(hub, worker, port);
+                hub = self.run_deferred(hub, worker, port);
             }
         }
     }
@@ -88,7 +88,7 @@ impl Engine {
         hub: MutexGuard<'e, Hub>,
         worker: &Worker,
         scratch: &mut Scratch,
-        port: &dyn GoesOn,
+        port: &dyn DeferredWork,
     ) -> MutexGuard<'e, Hub> {
         match action {
             Action::Return(..) => hub,
@@ -102,11 +102,11 @@ impl Engine {
             Action::Query(query) => self.query(hub, query),
             // Neither deferred tasks nor their results wait for the end of a sleep.
             Action::Poll(_) if hub.lists().flags().has(Flags::DEFERRED) => {
-                let hub = self.go_on(hub, worker, port);
+                let hub = self.run_deferred(hub, worker, port);
                 self.sleep_in_kernel(hub, worker, scratch, Some(Duration::ZERO))
             }
             Action::Park(_) if hub.lists().flags().has(Flags::DEFERRED) => {
-                self.sleep(self.go_on(hub, worker, port), worker, Some(Duration::ZERO))
+                self.sleep(self.run_deferred(hub, worker, port), worker, Some(Duration::ZERO))
             }
             Action::Poll(timeout) => self.sleep_in_kernel(hub, worker, scratch, timeout),
             Action::Park(timeout) => self.sleep(hub, worker, timeout),
@@ -120,8 +120,8 @@ impl Engine {
         &'e self,
         hub: MutexGuard<'e, Hub>,
         worker: &Worker,
-        notice: Option<Notice>,
-        port: &dyn GoesOn,
+        notice: Option<PendingWake>,
+        port: &dyn DeferredWork,
     ) {
         if hub.lists().flags().is_any() {
             self.end_notably(hub, worker, notice, port);
@@ -133,16 +133,16 @@ impl Engine {
 
     /// Carries out deferred tasks, without the lock.
     #[cold]
-    fn go_on<'e>(
+    fn run_deferred<'e>(
         &'e self,
         hub: MutexGuard<'e, Hub>,
         worker: &Worker,
-        port: &dyn GoesOn,
+        port: &dyn DeferredWork,
     ) -> MutexGuard<'e, Hub> {
         drop(hub);
-        let goes_on = worker.begin_going_on();
-        port.go_on();
-        drop(goes_on);
+        let runs_deferred = worker.begin_deferred();
+        port.run_deferred();
+        drop(runs_deferred);
         self.lock()
     }
 
@@ -155,8 +155,8 @@ impl Engine {
         &'e self,
         mut hub: MutexGuard<'e, Hub>,
         worker: &Worker,
-        notice: Option<Notice>,
-        port: &dyn GoesOn,
+        notice: Option<PendingWake>,
+        port: &dyn DeferredWork,
     ) {
         let is_any_deferred = hub.lists().flags().has(Flags::DEFERRED);
         if hub.lists().flags().has(Flags::MEASURED) {
@@ -169,9 +169,9 @@ impl Engine {
         drop(hub);
         self.notify(notice);
         if is_any_deferred {
-            port.go_on();
+            port.run_deferred();
         }
-        self.tell_found(found);
+        self.trace_found_asleep(found);
     }
 
     /// Whether waits return immediately because the port is closed and has no packets left.
@@ -188,7 +188,7 @@ impl Engine {
             match lists.timers_mut().take_due(now) {
                 None => break,
                 Some(Due::Message(cell)) => due.push(self.nodes(), cell | POSTED),
-                Some(Due::SlotTimer(SlotTimer::DeadlineTimer, slot)) => {
+                Some(Due::SlotTimer(SlotTimer::Readiness, slot)) => {
                     self.ring_deadline_timer(lists, slot, now, &mut due);
                 }
                 Some(Due::SlotTimer(SlotTimer::Operations, slot)) => {

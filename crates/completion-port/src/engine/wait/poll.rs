@@ -125,7 +125,7 @@ impl Polled {
 }
 
 /// The nodes that a poll has found so far, and how many edges belonged to no registration.
-struct Found<'e> {
+struct FoundNodes<'e> {
     ready: NodeListBuilder<'e>,
     recheck: NodeListBuilder<'e>,
     stale_events: usize,
@@ -244,7 +244,7 @@ impl Engine {
         let poll = self.begin_poll();
         barrier_behind_exchange();
         let woken = self.ask_kernel(scratch, timeout);
-        let mut found = Found {
+        let mut found = FoundNodes {
             ready: NodeListBuilder::new(),
             recheck: NodeListBuilder::new(),
             stale_events: 0,
@@ -269,7 +269,7 @@ impl Engine {
         if found.stale_events > 0 {
             self.bring_back_all(&scratch.edges, &mut found);
         }
-        let Found { ready, recheck, stale_events } = found;
+        let FoundNodes { ready, recheck, stale_events } = found;
         Polled { ready: ready.into_list(), recheck: recheck.into_list(), stale_events, woken }
     }
 
@@ -292,7 +292,7 @@ impl Engine {
     /// Notes an edge that does not simply queue its slot.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
-    fn note<'e>(&'e self, edge: &Edge, slot: &'e Slot, poll: u32, found: &mut Found<'e>) {
+    fn note<'e>(&'e self, edge: &Edge, slot: &'e Slot, poll: u32, found: &mut FoundNodes<'e>) {
         let (index, generation) = name_parts(edge.name);
         if self.is_one_shot()
             && edge.facts.any(Facts::RARE)
@@ -344,7 +344,7 @@ impl Engine {
         edge: &Edge,
         slot: &'e Slot,
         poll: u32,
-        found: &mut Found<'e>,
+        found: &mut FoundNodes<'e>,
     ) {
         let (index, _) = name_parts(edge.name);
         let checked = match next {
@@ -367,7 +367,7 @@ impl Engine {
 
     /// Takes the completed requests that are reported by edges of no registration.
     #[inline]
-    fn bring_back_all<'e>(&'e self, edges: &[Edge], found: &mut Found<'e>) {
+    fn bring_back_all<'e>(&'e self, edges: &[Edge], found: &mut FoundNodes<'e>) {
         for name in edges.iter().map(|edge| edge.name) {
             if is_op(name_parts(name).0) {
                 found.stale_events -= 1;

@@ -68,7 +68,7 @@ impl Workers {
         }
         let (schedule, lists) = hub.parts_mut();
         self.take_list_back(lists, worker);
-        lists.give_back_emptied(self.nodes(), worker);
+        lists.free_cells(self.nodes(), worker);
         lists.members_mut().remove(worker);
         let wake = schedule.leave(worker.number(), &self.view(lists, worker));
         let notice = wake.map(|wake| lists.notice(wake));

@@ -2,7 +2,7 @@
 
 use super::Workers;
 use crate::engine::queue::{Hub, WorkerEntry};
-use crate::engine::worker::Tally;
+use crate::engine::worker::PacketTally;
 use crate::state::schedule::{Figures, Status, WorkerNumber};
 use crate::sync::MutexGuard;
 
@@ -15,7 +15,7 @@ pub(crate) struct Snapshot {
     pub(crate) polls: u64,
     pub(crate) empty_polls: u64,
     pub(crate) rebuilds: u64,
-    pub(crate) packets: Tally,
+    pub(crate) packets: PacketTally,
 }
 
 /// What is reported about one thread.
@@ -24,7 +24,7 @@ pub(crate) struct ThreadSnapshot {
     pub(crate) worker: WorkerNumber,
     pub(crate) system_number: Option<u64>,
     pub(crate) status: Status,
-    pub(crate) packets: Tally,
+    pub(crate) packets: PacketTally,
     pub(crate) wakes: u64,
     pub(crate) blocks_found: u64,
 }
@@ -55,7 +55,7 @@ impl Workers {
         let hub = self.lock_and_requery();
         let (schedule, lists) = hub.parts();
         let snapshot = |entry: &WorkerEntry| {
-            let mut packets = Tally::default();
+            let mut packets = PacketTally::default();
             packets.add(entry.worker());
             ThreadSnapshot {
                 worker: entry.worker().number(),

@@ -232,9 +232,9 @@ pub(in crate::port) fn settle<B>(cell: &Cell<OpData<B>>, reason: EndReason) {
 }
 
 /// An operation that is being tried before anything else knows of it. Should that panic, it is dropped.
-pub(in crate::port) struct Loaded<'s, B>(pub(in crate::port) &'s Cell<OpData<B>>);
+pub(in crate::port) struct UnstartedOp<'s, B>(pub(in crate::port) &'s Cell<OpData<B>>);
 
-impl<B> Drop for Loaded<'_, B> {
+impl<B> Drop for UnstartedOp<'_, B> {
     fn drop(&mut self) {
         drop(unload(self.0));
     }

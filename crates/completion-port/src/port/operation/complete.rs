@@ -6,16 +6,16 @@ use std::mem::ManuallyDrop;
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{EndReason, Engine, Name, OpRef, Step, Worker, name_parts};
 use crate::memory::cells::Cell;
-use crate::memory::trace::hears_packets;
+use crate::memory::trace::traces_packets;
 use crate::port::operation::attempt::settle;
 use crate::port::operation::{Completed, OpData, OpId, SharedCompleted};
 use crate::port::packets::{Packet, Packets};
 use crate::types::buffer::Buffer;
 
 /// An operation that has ended, and whose key is being cloned. Should that panic, its packet is made again.
-struct Sharing<'e>(&'e Engine, u32);
+struct CloneGuard<'e>(&'e Engine, u32);
 
-impl Drop for Sharing<'_> {
+impl Drop for CloneGuard<'_> {
     fn drop(&mut self) {
         self.0.queue_operation(self.1);
     }
@@ -53,8 +53,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     ) -> Packet<'p, K, M, B> {
         let (store, engine) = (self.port.store(), self.port.engine());
         engine.count_operation(worker, true);
-        if hears_packets() {
-            tell_completed(engine, op_ref.registration(), cell);
+        if traces_packets() {
+            trace_completed(engine, op_ref.registration(), cell);
         }
         Packet::Completed(Completed::of(store, op_ref.slot, op_ref.index, cell))
     }
@@ -120,7 +120,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             return None;
         };
         let name = op_ref.registration();
-        let sharing = Sharing(engine, op_index);
+        let sharing = CloneGuard(engine, op_index);
         let clone = self.port.clone_key().expect("set before the first such association");
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: the key lies in its cell while operations have it, and this one has not completed;
@@ -140,8 +140,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         engine.abandon_connect(op_ref, reason);
         engine.count_operation(worker, true);
         engine.complete_shared(op_ref, worker);
-        if hears_packets() {
-            tell_completed(engine, name, cell);
+        if traces_packets() {
+            trace_completed(engine, name, cell);
         }
         let key = ManuallyDrop::new(key);
         Some(Packet::SharedCompleted(SharedCompleted {
@@ -155,7 +155,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
 
 /// The operation in this cell has ended, and is the caller's: its packet is handed out, or its outcome.
 #[cold]
-pub(in crate::port) fn tell_completed<B>(
+pub(in crate::port) fn trace_completed<B>(
     engine: &Engine,
     registration: Name,
     cell: &Cell<OpData<B>>,
@@ -163,5 +163,5 @@ pub(in crate::port) fn tell_completed<B>(
     // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
     // - a value, and neither: as in `settle`.
     let data = unsafe { cell.get() };
-    engine.tell_completed(registration, data.call(), data.error());
+    engine.trace_completed(registration, data.call(), data.error());
 }

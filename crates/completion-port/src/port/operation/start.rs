@@ -2,7 +2,7 @@
 
 use crate::engine::{EndReason, Name, Plan, Step};
 use crate::memory::cells::Cell;
-use crate::memory::trace::hears_packets;
+use crate::memory::trace::traces_packets;
 use crate::port::current::{current_worker, with_current_worker};
 use crate::port::deadline::Deadline;
 use crate::port::operation::attempt::{AttemptTarget, unload};
@@ -90,7 +90,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         let (store, engine) = (self.store(), self.engine());
         let call = operation.call();
         let refuse = |error: Error, operation| {
-            engine.tell_refused(&error, Some(id.0), None);
+            engine.trace_refused(&error, Some(id.0), None);
             Refused::new(error, operation)
         };
         let plan = operation.plan(engine.backend());
@@ -108,8 +108,8 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             engine.mark(op_index, operation.is_task(), operation.begins_unasked());
         }
         let name = OpId(engine.operation_of(op_index));
-        if hears_packets() {
-            engine.tell_started(id.0, call);
+        if traces_packets() {
+            engine.trace_started(id.0, call);
         }
         let cell = store.load(op_index, operation, true);
         if is_of_file {

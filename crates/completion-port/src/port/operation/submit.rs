@@ -20,7 +20,7 @@ impl<B: Buffer> OpData<B> {
     fn lend(&mut self) -> Option<IoBuffer> {
         let fills = self.operation.kind.fills();
         let place = &mut self.operation.buffer;
-        let mut lending = Lending { io_buffer: place.take().map(IoBuffer::new), place };
+        let mut lending = LendGuard { io_buffer: place.take().map(IoBuffer::new), place };
         match &mut lending.io_buffer {
             Some(io_buffer) if fills => io_buffer.lend_room(|buffer: &mut B, part| {
                 // SAFETY: `room` demands that only initialized bytes are written to the parts.
@@ -104,12 +104,12 @@ impl<B: Buffer> OpData<B> {
 }
 
 /// A buffer that is being lent. Should its code panic, it is the operation's again.
-struct Lending<'c, B: Buffer> {
+struct LendGuard<'c, B: Buffer> {
     io_buffer: Option<IoBuffer>,
     place: &'c mut Option<B>,
 }
 
-impl<B: Buffer> Drop for Lending<'_, B> {
+impl<B: Buffer> Drop for LendGuard<'_, B> {
     fn drop(&mut self) {
         if let Some(io_buffer) = self.io_buffer.take() {
             *self.place = Some(io_buffer.into_buffer());
@@ -166,7 +166,7 @@ impl<K, B: Buffer> Store<K, B> {
         let Some(request) = self.engine.take_completed_socket(op_index) else {
             return self.fetch_file(cell, op_index);
         };
-        let fetching = Fetching { store: self, cell, op_index };
+        let fetching = CompletionGuard { store: self, cell, op_index };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: the node of an operation comes to one thread, the caller.
@@ -206,7 +206,7 @@ impl<K, B: Buffer> Store<K, B> {
 
     /// The caller has the request of an operation that has ended, and is in `cell`.
     pub(super) fn unpack(&self, cell: &Cell<OpData<B>>, op_index: u32, request: FileRequest) {
-        let fetching = Fetching { store: self, cell, op_index };
+        let fetching = CompletionGuard { store: self, cell, op_index };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: an operation that has ended is handed to one thread, the caller.
@@ -217,13 +217,13 @@ impl<K, B: Buffer> Store<K, B> {
 
 /// An operation that has come back from the back end, while code of its buffer is called. Should that panic, the operation
 /// fails, and its packet is queued. One that is to be tried again calls none.
-struct Fetching<'s, K, B: Buffer> {
+struct CompletionGuard<'s, K, B: Buffer> {
     store: &'s Store<K, B>,
     cell: &'s Cell<OpData<B>>,
     op_index: u32,
 }
 
-impl<K, B: Buffer> Drop for Fetching<'_, K, B> {
+impl<K, B: Buffer> Drop for CompletionGuard<'_, K, B> {
     fn drop(&mut self) {
         if self.store.engine.forked() {
             return;

@@ -3,7 +3,7 @@
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{EndReason, Engine, OpRef, Step, Worker};
 use crate::memory::cells::Cell;
-use crate::memory::trace::hears_packets;
+use crate::memory::trace::traces_packets;
 use crate::port::current::{current_worker, with_current_worker};
 use crate::port::operation::{Detail, OpData, Operation, SharedId, Started};
 use crate::port::raw::{self, Ending, Task};
@@ -89,8 +89,8 @@ impl<K, B: Buffer> Store<K, B> {
                 let mut data = unsafe { self.operations.take(op_ref.op_index) };
                 data.settle(EndReason::Done);
                 let completion = Completion { engine: &self.engine, op_ref, attempt, worker };
-                if hears_packets() {
-                    self.engine.tell_completed(registration, data.call(), data.error());
+                if traces_packets() {
+                    self.engine.trace_completed(registration, data.call(), data.error());
                 }
                 data.end_task();
                 drop(completion);
@@ -114,8 +114,8 @@ impl<K, B: Buffer> Store<K, B> {
         let mut data = unsafe { self.operations.take(op_index) };
         data.settle(reason);
         with_current_worker(&self.engine, |worker| self.engine.complete_unseen(op_index, worker));
-        if hears_packets() {
-            self.engine.tell_completed(registration, data.call(), data.error());
+        if traces_packets() {
+            self.engine.trace_completed(registration, data.call(), data.error());
         }
         data
     }
@@ -150,7 +150,7 @@ impl<K, M, B: Task> Port<K, M, B> {
         direction: Direction,
         task: B,
     ) -> Result<Started<(B, Ending)>, Refused<B>> {
-        self.store().goes_on.get_or_init(|| Store::go_on_with_tasks);
+        self.store().runs_deferred.get_or_init(|| Store::go_on_with_tasks);
         self.engine().begin_tasks();
         let started = self.share(id, Operation::task(direction, task), true);
         let (op_index, name, step) = started.map_err(|refused| {
@@ -172,7 +172,7 @@ impl<K, M, B> Port<K, M, B> {
         attempt: impl FnOnce(RawFd) -> raw::Attempt,
     ) -> bool {
         // A subscriber hears of it when it is started.
-        !hears_packets()
+        !traces_packets()
             && self.engine().try_directly(id.0, direction, |descriptor| attempt(descriptor).into())
     }
 }

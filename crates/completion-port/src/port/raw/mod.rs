@@ -52,7 +52,7 @@ mod task;
 use std::fmt;
 use std::time::Duration;
 
-use crate::engine::{GoesOn, name_parts};
+use crate::engine::{DeferredWork, name_parts};
 use crate::port::Port;
 use crate::port::batch::Batch;
 use crate::port::current::current_worker;
@@ -439,8 +439,8 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
     ///
     /// No lock may be held that the [end](Task::end) of a task wants.
     #[inline]
-    pub fn go_on(self) {
-        self.port.store().go_on();
+    pub fn run_deferred(self) {
+        self.port.store().run_deferred();
     }
 
     /// Ends a registration at once and without a packet, as if its descriptor had been closed. Its
@@ -554,7 +554,7 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         loop {
             let found = look()?;
             // Behind each look, which may have put something aside. Tasks may post as they end.
-            let has_gone_on = self.port.store().go_on();
+            let has_gone_on = self.port.store().run_deferred();
             if found || !has_gone_on {
                 return Ok(found);
             }
@@ -572,7 +572,7 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
     pub fn drive(self, batch: &mut Batch) -> Result<()> {
         loop {
             self.port.engine().drive(&mut batch.scratch)?;
-            if !self.port.store().go_on() {
+            if !self.port.store().run_deferred() {
                 return Ok(());
             }
         }

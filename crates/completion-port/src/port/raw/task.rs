@@ -47,7 +47,7 @@ pub enum Ending {
 /// [`Raw::start_task`](crate::port::raw::Raw::start_task) starts one.
 ///
 /// It goes on in whichever thread finds that it can: one that waits on the port, or one that calls
-/// [`Raw::has_packets`](crate::port::raw::Raw::has_packets) or [`Raw::go_on`](crate::port::raw::Raw::go_on).
+/// [`Raw::has_packets`](crate::port::raw::Raw::has_packets) or [`Raw::run_deferred`](crate::port::raw::Raw::run_deferred).
 pub trait Task: Buffer {
     /// Tries it, by calls that do not wait. Nothing is locked meanwhile.
     fn attempt(&mut self, descriptor: RawFd) -> Attempt;

@@ -9,9 +9,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
-use crate::engine::{Name, Return, name_of};
+use crate::engine::{KeyReturn, Name, name_of};
 use crate::memory::cells::Cell;
-use crate::memory::trace::hears_packets;
+use crate::memory::trace::traces_packets;
 use crate::port::Store;
 use crate::port::current::current_worker;
 use crate::port::deadline::Deadline;
@@ -276,7 +276,7 @@ impl<'p, K, B> Ready<'p, K, B> {
             Err(error) => return Err(held.refuse_with(error)),
         };
         deadline_timer.set_deadline(at);
-        if hears_packets() || !engine.rearm(slot, mode, true, drained) {
+        if traces_packets() || !engine.rearm(slot, mode, true, drained) {
             held.rearm(mode, true)?;
         }
         engine.revalidate_deadline_timer(index, deadline_timer);
@@ -329,7 +329,7 @@ impl<'p, K, B> Ready<'p, K, B> {
         // Taken apart here, and put together again only to be passed on, so that the token need not
         // lie in memory.
         let Held { store, slot, cell, index, events, drained } = self.into_held();
-        if !hears_packets() && store.engine.rearm(slot, mode, false, drained) {
+        if !traces_packets() && store.engine.rearm(slot, mode, false, drained) {
             return Ok(());
         }
         Held { store, slot, cell, index, events, drained }.rearm(mode, false)
@@ -382,8 +382,8 @@ impl<K, B> Held<'_, K, B> {
         let (engine, name) = (&self.store.engine, self.name());
         let mode = mode.unwrap_or_else(|| self.slot.word().mode());
         self.put_back(Call::Rearm, Some(mode), timed)?;
-        if hears_packets() {
-            engine.tell_enabled(name, mode);
+        if traces_packets() {
+            engine.trace_enabled(name, mode);
         }
         Ok(())
     }
@@ -393,7 +393,7 @@ impl<K, B> Held<'_, K, B> {
     fn put_back(self, call: Call, mode: Option<Mode>, timed: bool) -> Result<(), Refused<K>> {
         let (engine, worker) = (&self.store.engine, || current_worker(&self.store.engine));
         let name = self.name();
-        let back = Return { mode, timed, drained: self.drained };
+        let back = KeyReturn { mode, timed, drained: self.drained };
         let accepted = engine.put_back(call, self.slot, name, back, worker);
         // Refused: the slot is still held.
         accepted.map_err(|error| self.refuse_with(error))
@@ -410,7 +410,7 @@ impl<K, B> Held<'_, K, B> {
     fn refuse_with(self, error: Error) -> Refused<K> {
         let (engine, name) = (&self.store.engine, self.name());
         let refused = Refused::new(error, self.end());
-        engine.tell_refused(&error, Some(name), None);
+        engine.trace_refused(&error, Some(name), None);
         refused
     }
 

@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{EndReason, OpEntry, Plan, Step};
 use crate::memory::cells::Cell;
-use crate::memory::trace::hears_packets;
+use crate::memory::trace::traces_packets;
 use crate::port::current::{current_worker, with_current_worker};
-use crate::port::operation::attempt::{AttemptTarget, Loaded, settle, unload};
-use crate::port::operation::complete::tell_completed;
+use crate::port::operation::attempt::{AttemptTarget, UnstartedOp, settle, unload};
+use crate::port::operation::complete::trace_completed;
 use crate::port::operation::completed::take_outcome;
 use crate::port::operation::{OpData, OpId, Operation, Outcome, Started};
 use crate::port::token::{Held, Ready};
@@ -20,7 +20,7 @@ use crate::types::interest::Direction;
 use crate::types::interest::Events;
 
 /// An operation in its cell to which its token was to give the key.
-struct Lent<'p, K, B> {
+struct StartingOp<'p, K, B> {
     held: Held<'p, K, B>,
     cell: &'p Cell<OpData<B>>,
     name: OpId,
@@ -38,15 +38,15 @@ impl<'p, K, B: Buffer> Ended<'p, K, B> {
     /// Its outcome, for the program that has started it.
     fn into_started(self) -> Started<(Ready<'p, K, B>, Outcome<B>)> {
         let Self { held, cell } = self;
-        if hears_packets() {
-            tell_completed(&held.store.engine, held.name(), cell);
+        if traces_packets() {
+            trace_completed(&held.store.engine, held.name(), cell);
         }
         let token = Ready { held, key: PhantomData };
         take_outcome(cell, |outcome| Started::Completed((token, outcome)))
     }
 }
 
-impl<'p, K, B: Buffer> Lent<'p, K, B> {
+impl<'p, K, B: Buffer> StartingOp<'p, K, B> {
     /// Tries the operation, if it is to be tried. `known`: what the first attempt has come to, if that is to be seen to in
     /// operation.
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
@@ -175,7 +175,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         if let Ok(Step::Waits) = step {
             return Ok(name);
         }
-        Lent { held, cell, name, step }.go_on_by_packet(op_index)
+        StartingOp { held, cell, name, step }.go_on_by_packet(op_index)
     }
 
     /// The same for an operation in its cell that is to be tried by its token.
@@ -237,7 +237,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             if let Ok(Step::Waits) = step {
                 return Ok(Started::InFlight(name));
             }
-            let lent = Lent { held, cell, name, step };
+            let lent = StartingOp { held, cell, name, step };
             return lent.go_on(op_index, None).map(into_started);
         }
         let cell = self.held.store.load(op_index, operation, false);
@@ -245,8 +245,8 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         if !attempt.is_over() || self.held.store.engine.forked() {
             return self.take_off(cell, op_index, entry, attempt).map(into_started);
         }
-        if hears_packets() {
-            tell_completed(&self.held.store.engine, self.held.name(), cell);
+        if traces_packets() {
+            trace_completed(&self.held.store.engine, self.held.name(), cell);
         }
         take_outcome(cell, |outcome| Ok(Started::Completed((self, outcome))))
     }
@@ -261,8 +261,8 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// Puts an operation into its cell that is to wait.
     #[inline]
     fn load_to_wait(&self, op_index: u32, operation: Operation<B>) -> &'p Cell<OpData<B>> {
-        if hears_packets() {
-            self.held.store.engine.tell_started(self.held.name(), operation.call());
+        if traces_packets() {
+            self.held.store.engine.trace_started(self.held.name(), operation.call());
         }
         self.held.store.load(op_index, operation, false)
     }
@@ -295,13 +295,13 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ) -> SocketAttempt<Rest> {
         let Held { store, slot, drained, .. } = self.held;
         let engine = &store.engine;
-        let loaded = Loaded(cell);
+        let loaded = UnstartedOp(cell);
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: the caller has put it there;
         // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
         let data = unsafe { cell.get_mut() };
-        if hears_packets() {
-            engine.tell_started(self.held.name(), data.call());
+        if traces_packets() {
+            engine.trace_started(self.held.name(), data.call());
         }
         let descriptor = slot.descriptor();
         let attempt = data.attempt(|| AttemptTarget { engine, slot, entry, op_index, descriptor });
@@ -357,7 +357,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             let lent = engine.lend(slot, index, entry, op_index, &plan, drained);
             lent.map_err(|error| error.kind())
         };
-        Lent { held, cell, name, step }.go_on(op_index, known)
+        StartingOp { held, cell, name, step }.go_on(op_index, known)
     }
 
     /// Hands what is left of an operation on a file, which is in `cell`, to the back end, with the key.
@@ -371,7 +371,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let Held { store, slot, index, drained, .. } = self.held;
         let engine = &store.engine;
         // The token ends the registration if the buffer's code panics.
-        let loaded = Loaded(cell);
+        let loaded = UnstartedOp(cell);
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: the caller has put it there;
         // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::kqueue::FilterEnds;
 use super::objects::{FileId, Objects};
 use super::reach::OnKernel;
-use super::set::{Cause, code_of};
+use super::set::{WakeCause, code_of};
 use super::{Conditions, Kernel, KernelState, ObjectKind, stream};
 use crate::backend::host::Origin;
 use crate::state::facts::{AtEnd, DescriptorKind};
@@ -373,7 +373,7 @@ impl NotificationCalls for SimulatedPort {
         }
         let until = state.deadline(limit);
         let mut count = 0;
-        self.kernel.sleep(state, until, Cause::Notified(self.port), |state| {
+        self.kernel.sleep(state, until, WakeCause::Notified(self.port), |state| {
             let KernelState { notifiers, objects, .. } = state;
             let queue = notifiers.entry(self.port).or_default();
             while count < room.len().min(queue.at_a_time())

@@ -55,7 +55,7 @@ const ABANDONED: u32 = u32::MAX - 2;
 
 /// Whether a connect may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clearance {
+pub(crate) enum ConnectPermission {
     Clear,
     /// Another thread is abandoning an earlier connect. It makes this one retry when that is done.
     NotYet,
@@ -173,18 +173,18 @@ impl OpEntry {
     /// Prepares for a connect. The system may still have an earlier one whose operation was
     /// cancelled. `abandon` then abandons that and returns whether it succeeded. Connects are tried
     /// one at a time.
-    pub(crate) fn clear_for_connect(&self, abandon: impl FnOnce() -> bool) -> Clearance {
+    pub(crate) fn clear_for_connect(&self, abandon: impl FnOnce() -> bool) -> ConnectPermission {
         match self.connect.load(Acquire) {
-            NO_CONNECT => Clearance::Clear,
-            ABANDONED => Clearance::Never,
-            ABANDONING => Clearance::NotYet,
+            NO_CONNECT => ConnectPermission::Clear,
+            ABANDONED => ConnectPermission::Never,
+            ABANDONING => ConnectPermission::NotYet,
             op_index => {
                 self.abandon_connect(op_index, abandon);
                 match self.connect.load(Acquire) {
-                    NO_CONNECT => Clearance::Clear,
-                    ABANDONED => Clearance::Never,
+                    NO_CONNECT => ConnectPermission::Clear,
+                    ABANDONED => ConnectPermission::Never,
                     // The thread that has the packet of that connect abandons it.
-                    _ => Clearance::NotYet,
+                    _ => ConnectPermission::NotYet,
                 }
             }
         }

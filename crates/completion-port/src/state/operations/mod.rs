@@ -35,6 +35,6 @@ mod queues;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use entry::{Clearance, OpEntries, OpEntry};
+pub(crate) use entry::{ConnectPermission, OpEntries, OpEntry};
 pub(crate) use op::{EndReason, Op, OpTable};
 pub(crate) use queues::{FollowUp, OpQueues, Step, Tried};

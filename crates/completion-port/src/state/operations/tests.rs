@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Clearance, EndReason, Op, OpEntry, OpQueues, OpTable, Step, Tried};
+use super::{ConnectPermission, EndReason, Op, OpEntry, OpQueues, OpTable, Step, Tried};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::queue::{Links, NIL, Node, NodeList, OP};
@@ -109,7 +109,7 @@ fn a_connect_that_was_called_off_is_given_up_once() {
     crate::sync::tests::tested(|| {
         let entry = OpEntry::default();
         let never = || -> bool { panic!("there is none") };
-        assert_eq!(entry.clear_for_connect(never), Clearance::Clear);
+        assert_eq!(entry.clear_for_connect(never), ConnectPermission::Clear);
         entry.abandon_connect(3, never);
         entry.connect_begun(3);
         entry.abandon_connect(4, never);
@@ -119,14 +119,14 @@ fn a_connect_that_was_called_off_is_given_up_once() {
             entry.abandon_connect(3, never);
             true
         });
-        assert_eq!(is_clear, Clearance::Clear);
+        assert_eq!(is_clear, ConnectPermission::Clear);
         entry.connect_begun(4);
         entry.abandon_connect(3, never);
         entry.abandon_connect(4, || {
-            assert_eq!(entry.clear_for_connect(never), Clearance::NotYet);
+            assert_eq!(entry.clear_for_connect(never), ConnectPermission::NotYet);
             true
         });
-        assert_eq!(entry.clear_for_connect(never), Clearance::Clear);
+        assert_eq!(entry.clear_for_connect(never), ConnectPermission::Clear);
         // A connect that has ended on its own is not abandoned.
         entry.connect_begun(5);
         entry.connect_ended();
@@ -134,10 +134,10 @@ fn a_connect_that_was_called_off_is_given_up_once() {
         // If abandoning fails, there is no other connect until the descriptor belongs to another
         // registration.
         entry.connect_begun(6);
-        assert_eq!(entry.clear_for_connect(|| false), Clearance::Never);
+        assert_eq!(entry.clear_for_connect(|| false), ConnectPermission::Never);
         entry.abandon_connect(6, never);
-        assert_eq!(entry.clear_for_connect(never), Clearance::Never);
+        assert_eq!(entry.clear_for_connect(never), ConnectPermission::Never);
         entry.begin();
-        assert_eq!(entry.clear_for_connect(never), Clearance::Clear);
+        assert_eq!(entry.clear_for_connect(never), ConnectPermission::Clear);
     });
 }

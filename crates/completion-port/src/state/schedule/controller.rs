@@ -399,7 +399,7 @@ impl Controller {
                 let (before, threads) = (trial.before, trial.threads);
                 match trial.advance(now, handed) {
                     IntervalEnd::Same => {}
-                    IntervalEnd::SlotStep(size) => self.size = size,
+                    IntervalEnd::Next(size) => self.size = size,
                     IntervalEnd::Over(size) => {
                         self.grew = size == trial.numbers[1];
                         let most = if size < threads { PAUSES[3] } else { PAUSES[2] };
@@ -448,7 +448,7 @@ impl Controller {
 /// The outcome of an interval, with the number of workers to run next.
 enum IntervalEnd {
     Same,
-    SlotStep(usize),
+    Next(usize),
     Over(usize),
     /// The workers had so little to do that the trial shows nothing.
     Void,
@@ -486,7 +486,7 @@ impl Intervals {
         self.which = 1 - self.which;
         self.begun = now;
         self.counted_from = None;
-        IntervalEnd::SlotStep(self.numbers[self.which])
+        IntervalEnd::Next(self.numbers[self.which])
     }
 
     /// Returns whether the additional workers add at least an eighth of the throughput that they

@@ -187,7 +187,7 @@ impl Word {
     /// either may now have a different result.
     #[cold]
     fn noting_rare(self, facts: Facts) -> Self {
-        let mut word = if facts.tell_of_life() { self.with(ALIVE) } else { self };
+        let mut word = if facts.reports_life() { self.with(ALIVE) } else { self };
         word = word.with(EDGES);
         // With urgent data, a short read does not prove that nothing is left.
         let ended = facts.has(Facts::RDHUP) && !word.is_half_closed();
@@ -282,7 +282,7 @@ impl Word {
         let (mut word, directions) = if is_rare {
             word.knowing_rare(answer)
         } else {
-            let word = if answer.facts.tell_of_life() { word.with(ALIVE) } else { word };
+            let word = if answer.facts.reports_life() { word.with(ALIVE) } else { word };
             (word.without(RECHECK), answer.facts.directions().into())
         };
         if answer.is_edge {
@@ -312,7 +312,7 @@ impl Word {
         if answer.is_fresh() {
             return (self.without(HALF_CLOSED).with(RECHECK), 0);
         }
-        let mut word = if facts.tell_of_life() { self.with(ALIVE) } else { self };
+        let mut word = if facts.reports_life() { self.with(ALIVE) } else { self };
         if facts.has(Facts::RDHUP) && !answer.is_own_end {
             word = word.with(HALF_CLOSED);
         }

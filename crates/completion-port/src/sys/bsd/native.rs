@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::calls::{make_own, owned};
 use super::process::Process;
 use crate::state::facts::{AtEnd, DescriptorKind};
-use crate::sys::portable::kqueue::{Event, Filter, KqueueCalls, Use, flag, note};
+use crate::sys::portable::kqueue::{Event, Filter, KqueueCalls, PipeEndUse, flag, note};
 use crate::sys::unix::files::{Pool, is_file};
 #[cfg(not(target_os = "macos"))]
 use crate::sys::unix::options::read_option;
@@ -297,13 +297,13 @@ impl KqueueCalls for Native {
         }
     }
 
-    fn pipe_end(&self, descriptor: Descriptor) -> Use {
+    fn pipe_end(&self, descriptor: Descriptor) -> PipeEndUse {
         // SAFETY: fcntl(2) with F_GETFL has no memory requirements.
         let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
         match flags & libc::O_ACCMODE {
-            libc::O_RDONLY if flags >= 0 => Use::Reads,
-            libc::O_WRONLY if flags >= 0 => Use::Writes,
-            _ => Use::Both,
+            libc::O_RDONLY if flags >= 0 => PipeEndUse::Reads,
+            libc::O_WRONLY if flags >= 0 => PipeEndUse::Writes,
+            _ => PipeEndUse::Both,
         }
     }
 

@@ -13,19 +13,19 @@ use crate::backend::host::Origin;
 use crate::state::table::Descriptors;
 
 /// The state of one process. Made once per process and never freed.
-struct Belongings {
+struct ProcessResources {
     descriptors: Descriptors,
 }
 
 /// A second pointer to the newest state, for leak detectors, which do not scan the page. No code
 /// reads it.
 #[used]
-static NEWEST: AtomicPtr<Belongings> = AtomicPtr::new(ptr::null_mut());
+static NEWEST: AtomicPtr<ProcessResources> = AtomicPtr::new(ptr::null_mut());
 
 /// Identifies a process. All zeros until the process makes a port.
 struct ProcessIdentity {
-    belongings: AtomicPtr<Belongings>,
-    /// A number that differs between processes: the address of its `Belongings`. A child has a copy
+    belongings: AtomicPtr<ProcessResources>,
+    /// A number that differs between processes: the address of its `ProcessResources`. A child has a copy
     /// of its parent's, so its own lie at another address.
     mark: AtomicUsize,
 }
@@ -42,7 +42,7 @@ const SIZE: usize = 4096;
 /// The process that made a port.
 #[derive(Clone, Copy)]
 pub(super) struct Process {
-    belongings: &'static Belongings,
+    belongings: &'static ProcessResources,
     /// Holds the mark of the running process.
     place: &'static ProcessIdentity,
 }
@@ -108,7 +108,8 @@ impl Process {
         let place = place();
         let mut belongings = place.belongings.load(Acquire);
         if belongings.is_null() {
-            let made = Box::into_raw(Box::new(Belongings { descriptors: Descriptors::new() }));
+            let made =
+                Box::into_raw(Box::new(ProcessResources { descriptors: Descriptors::new() }));
             match place.belongings.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
                 Ok(_) => {
                     NEWEST.store(made, Release);

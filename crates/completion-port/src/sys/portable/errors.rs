@@ -26,7 +26,7 @@ pub(crate) struct Errors {
 
 /// What follows a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum AfterError {
     Again,
     Ready,
     Later,
@@ -40,12 +40,12 @@ impl Errors {
     /// What follows a call that has failed with `code`.
     #[allow(clippy::inline_always, reason = "folded with the constant of the caller's table")]
     #[inline(always)]
-    pub(crate) fn then(&self, code: Code) -> Then {
+    pub(crate) fn then(&self, code: Code) -> AfterError {
         match code {
-            code if self.ready.contains(&code) => Then::Ready,
-            code if self.again.contains(&code) => Then::Again,
-            code if self.later.contains(&code) => Then::Later,
-            _ => Then::Failed,
+            code if self.ready.contains(&code) => AfterError::Ready,
+            code if self.again.contains(&code) => AfterError::Again,
+            code if self.later.contains(&code) => AfterError::Later,
+            _ => AfterError::Failed,
         }
     }
 }
@@ -95,7 +95,7 @@ impl Retries {
     /// Returns whether to repeat a call that has failed with `code`.
     #[cold]
     pub(crate) fn pass(&mut self, errors: &Errors, code: Code) -> bool {
-        errors.then(code) == Then::Again && self.again()
+        errors.then(code) == AfterError::Again && self.again()
     }
 }
 
@@ -116,8 +116,11 @@ mod tests {
     #[test]
     fn what_no_row_has_is_permanent() {
         let then = [4, 11, 12, 1].map(|code| SOME.then(code));
-        assert_eq!(then, [Then::Again, Then::Ready, Then::Later, Then::Failed]);
-        assert_eq!(Errors::NONE.then(4), Then::Failed);
+        assert_eq!(
+            then,
+            [AfterError::Again, AfterError::Ready, AfterError::Later, AfterError::Failed]
+        );
+        assert_eq!(Errors::NONE.then(4), AfterError::Failed);
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Event {
 
 /// The directions of an end of a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum PipeEndUse {
     Reads,
     Writes,
     /// Both, or the system does not report it.
@@ -172,7 +172,7 @@ pub(crate) trait KqueueCalls: Send + Sync {
     fn pending_error(&self, descriptor: Descriptor) -> Option<Code>;
 
     /// Returns which end of a pipe this is.
-    fn pipe_end(&self, descriptor: Descriptor) -> Use;
+    fn pipe_end(&self, descriptor: Descriptor) -> PipeEndUse;
 
     /// See [`Reactor::unread`].
     fn unread(&self, descriptor: Descriptor, end: AtEnd) -> Option<usize>;
@@ -205,7 +205,7 @@ pub(crate) struct Kqueue<C: KqueueCalls> {
 
 /// The results of the queries for one descriptor.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct QueryResult {
     read: Option<Event>,
     write: Option<Event>,
     is_urgent: bool,
@@ -344,7 +344,7 @@ impl<C: KqueueCalls> Kqueue<C> {
     }
 
     /// Queries what holds of at most [`ROOM`] descriptors.
-    fn ask(&self, probes: &[Probe], seen: &mut [Seen]) -> Result<(), Code> {
+    fn ask(&self, probes: &[Probe], seen: &mut [QueryResult]) -> Result<(), Code> {
         let mut changes = [Event::NONE; 3 * ROOM];
         let mut count = 0;
         let mut add = |change| {
@@ -384,7 +384,7 @@ impl<C: KqueueCalls> Kqueue<C> {
     }
 
     /// Removes or disables the entries that the query enabled.
-    fn end_questions(&self, probes: &[Probe], seen: &[Seen]) {
+    fn end_questions(&self, probes: &[Probe], seen: &[QueryResult]) {
         let mut changes = [Event::NONE; 3 * ROOM];
         let mut count = 0;
         let mut add = |change| {
@@ -407,11 +407,11 @@ impl<C: KqueueCalls> Kqueue<C> {
     }
 
     /// Converts the results of a query to the facts of epoll.
-    fn facts(&self, descriptor: Descriptor, seen: &Seen) -> Facts {
+    fn facts(&self, descriptor: Descriptor, seen: &QueryResult) -> Facts {
         if seen.is_closed {
             return Facts::CLOSED;
         }
-        let Seen { read, write, is_urgent, is_alone, .. } = *seen;
+        let QueryResult { read, write, is_urgent, is_alone, .. } = *seen;
         let ends = |event: Option<Event>| event.is_some_and(|event| event.is(flag::EOF));
         let fails = |event: Option<Event>| event.is_some_and(|event| event.is_failed());
         let (read_over, write_over) = (ends(read), ends(write) || is_alone);
@@ -452,10 +452,10 @@ impl<C: KqueueCalls> Kqueue<C> {
     /// Returns what holds of a pipe or a terminal whose other end is closed.
     fn facts_of_pipe(&self, descriptor: Descriptor, has_data: bool) -> Facts {
         match self.calls.pipe_end(descriptor) {
-            Use::Writes => Facts::OUT | Facts::ERR,
-            Use::Reads if has_data => Facts::IN | Facts::HUP,
-            Use::Reads => Facts::HUP,
-            Use::Both => Facts::IN | Facts::OUT | Facts::RDHUP | Facts::HUP,
+            PipeEndUse::Writes => Facts::OUT | Facts::ERR,
+            PipeEndUse::Reads if has_data => Facts::IN | Facts::HUP,
+            PipeEndUse::Reads => Facts::HUP,
+            PipeEndUse::Both => Facts::IN | Facts::OUT | Facts::RDHUP | Facts::HUP,
         }
     }
 }
@@ -464,14 +464,14 @@ impl<C: KqueueCalls> Kqueue<C> {
 fn about<'a>(
     event: &Event,
     probes: &'a [Probe],
-    seen: &'a mut [Seen],
-) -> impl Iterator<Item = (&'a Probe, &'a mut Seen)> {
+    seen: &'a mut [QueryResult],
+) -> impl Iterator<Item = (&'a Probe, &'a mut QueryResult)> {
     let descriptor = event.descriptor;
     probes.iter().zip(seen).filter(move |(probe, _)| probe.descriptor == descriptor)
 }
 
 /// Notes a refused query.
-fn note_refusal(event: &Event, probes: &[Probe], seen: &mut [Seen]) {
+fn note_refusal(event: &Event, probes: &[Probe], seen: &mut [QueryResult]) {
     for (_, seen) in about(event, probes, seen) {
         match event.filter {
             Filter::Read => seen.is_closed = true,
@@ -588,7 +588,7 @@ impl<C: KqueueCalls> Reactor for Kqueue<C> {
         for part in probes.chunks_mut(ROOM) {
             let mut retries = Retries::default();
             let seen = loop {
-                let mut seen = [Seen::default(); ROOM];
+                let mut seen = [QueryResult::default(); ROOM];
                 let asking = self.asking();
                 let asked = self.ask(part, &mut seen[..part.len()]);
                 self.end_questions(part, &seen[..part.len()]);

@@ -2,7 +2,7 @@
 //!
 //! PLATFORM.md has a summary.
 
-use crate::sys::portable::errors::{Errors, Retries, Then};
+use crate::sys::portable::errors::{AfterError, Errors, Retries};
 use crate::sys::unix::options::{Code, last_code};
 
 /// recv(2), recvmsg(2). `ENOBUFS` is not temporary here: it reports that the kernel has dropped
@@ -47,7 +47,7 @@ pub(in crate::sys) fn repeat_for(
             return Ok(count);
         }
         let code = last_code();
-        if errors.then(code) != Then::Again || !retries.again() {
+        if errors.then(code) != AfterError::Again || !retries.again() {
             return Err(code);
         }
     }

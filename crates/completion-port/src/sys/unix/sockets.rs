@@ -11,7 +11,7 @@ use super::address::RawAddress;
 use super::errors::{ACCEPT, CONNECT, POLL, RECEIVE, SEND, repeat, repeat_for};
 use super::options::{Code, last_code, number};
 use crate::backend::sockets::{PARTS, Received, SocketAttempt, Sockets, Transport};
-use crate::sys::portable::errors::{Errors, Retries, Then};
+use crate::sys::portable::errors::{AfterError, Errors, Retries};
 use crate::sys::system::{System, calls};
 use crate::types::address::{Address, AddressKind};
 use crate::types::error::ErrorKind;
@@ -44,10 +44,10 @@ fn failed<T>(code: Code) -> SocketAttempt<T> {
 #[inline]
 fn not_done<T>(errors: &Errors, code: Code) -> SocketAttempt<T> {
     match errors.then(code) {
-        Then::Ready => SocketAttempt::Blocked,
-        Then::Later => SocketAttempt::OutOfResources,
+        AfterError::Ready => SocketAttempt::Blocked,
+        AfterError::Later => SocketAttempt::OutOfResources,
         // A temporary error has persisted.
-        Then::Again | Then::Failed => failed(code),
+        AfterError::Again | AfterError::Failed => failed(code),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::sys::system::calls;
 const STACK: usize = 2 << 20;
 
 /// The function that a thread runs.
-type Run = Box<dyn FnOnce() + Send>;
+type ThreadMain = Box<dyn FnOnce() + Send>;
 
 /// Starts a thread with the C library instead of the standard library.
 ///
@@ -30,7 +30,7 @@ pub(in crate::sys) fn start(
     };
     let mut attributes = ThreadAttributes::new()?;
     attributes.detach(STACK)?;
-    let passed: *mut Run = Box::into_raw(Box::new(Box::new(named)));
+    let passed: *mut ThreadMain = Box::into_raw(Box::new(Box::new(named)));
     let mut thread = MaybeUninit::uninit();
     // SAFETY: pthread_create(3) writes a thread id at the first pointer and reads attributes at the
     // second; the new thread calls the function with the last argument.
@@ -52,7 +52,7 @@ pub(in crate::sys) fn start(
 extern "C" fn begin(passed: *mut c_void) -> *mut c_void {
     // SAFETY: `from_raw` requires a pointer from `into_raw`, and takes it once.
     // - `start` has passed it to this thread alone.
-    let run = unsafe { Box::from_raw(passed.cast::<Run>()) };
+    let run = unsafe { Box::from_raw(passed.cast::<ThreadMain>()) };
     // The panic hook has reported a panic. No frame above this one can be unwound.
     let _ = catch_unwind(AssertUnwindSafe(run));
     ptr::null_mut()

@@ -13,7 +13,7 @@ use windows_sys::Win32::System::Threading::Sleep;
 
 use super::errors::{PORT, fault_of_wait};
 use super::options::{WinsockCode, last_error, system_fault};
-use crate::sys::portable::errors::{Retries, Then};
+use crate::sys::portable::errors::{AfterError, Retries};
 use crate::types::error::Fault;
 
 /// The most packets of one call.
@@ -78,7 +78,7 @@ impl SystemPort {
     /// Its receiver must not rely on the request existing.
     pub(super) fn post_for(&self, key: usize, address: usize) {
         while let Err(code) = self.try_post_for(key, address)
-            && PORT.then(code) == Then::Again
+            && PORT.then(code) == AfterError::Again
         {
             // The system is short of memory. A thread may sleep until this packet comes, so the
             // post is retried.

@@ -26,7 +26,7 @@ use crate::backend::request::{SocketRequest, Submit};
 use crate::backend::sockets::{
     PARTS, Received, SocketAttempt, SocketKind, SocketTarget, Sockets, Transport,
 };
-use crate::sys::portable::errors::{Errors, Then};
+use crate::sys::portable::errors::{AfterError, Errors};
 use crate::types::address::{Address, AddressKind};
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
@@ -55,10 +55,10 @@ fn not_done<T>(
     is_carried: impl FnOnce() -> bool,
 ) -> SocketAttempt<T> {
     match errors.then(code) {
-        Then::Ready if is_carried() => SocketAttempt::NeedsSystem,
-        Then::Ready => SocketAttempt::Blocked,
-        Then::Later => SocketAttempt::OutOfResources,
-        Then::Again | Then::Failed => failed(descriptor, code),
+        AfterError::Ready if is_carried() => SocketAttempt::NeedsSystem,
+        AfterError::Ready => SocketAttempt::Blocked,
+        AfterError::Later => SocketAttempt::OutOfResources,
+        AfterError::Again | AfterError::Failed => failed(descriptor, code),
     }
 }
 

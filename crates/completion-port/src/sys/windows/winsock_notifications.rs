@@ -460,7 +460,7 @@ impl Drop for WinsockBackend {
         self.operations().end();
         let end = now() + LAST;
         let mut edges = Vec::with_capacity(ROOM);
-        while self.operations().flying() > 0 && now() < end {
+        while self.operations().pending() > 0 && now() < end {
             // No thread polls any more.
             if self.reactor.poll(&mut edges, Some(SOON)).is_err() {
                 break;

@@ -2,7 +2,7 @@
 
 use super::OperationKind;
 use crate::backend::sockets::{Rest, SocketAttempt, SocketKind};
-use crate::engine::Clearance;
+use crate::engine::ConnectPermission;
 use crate::port::operation::attempt::AttemptTarget;
 use crate::port::operation::data::{Progress, SocketStage};
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
@@ -92,9 +92,9 @@ fn try_to_connect<B>(
         return attempt;
     }
     match place.clear_for_connect(descriptor) {
-        Clearance::Clear => {}
-        Clearance::NotYet => return SocketAttempt::OutOfResources,
-        Clearance::Never => {
+        ConnectPermission::Clear => {}
+        ConnectPermission::NotYet => return SocketAttempt::OutOfResources,
+        ConnectPermission::Never => {
             let code = Some(codes::EALREADY);
             return SocketAttempt::Failed(Fault { kind: ErrorKind::Other, code });
         }

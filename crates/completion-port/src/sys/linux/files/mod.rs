@@ -13,7 +13,7 @@ use super::process::Process;
 use crate::backend::files::{FileRef, FileTarget, Files, Now};
 use crate::backend::request::{FileRequest, Submit};
 use crate::backend::sockets::PARTS;
-use crate::sys::portable::errors::Then;
+use crate::sys::portable::errors::AfterError;
 use crate::sys::unix::errors::repeat;
 use crate::sys::unix::files::{Pool, fault, fault_of_file, file_ref, is_file};
 use crate::sys::unix::sockets::{ReceivePart, with_room};
@@ -53,7 +53,7 @@ impl FileService {
         match ring {
             Ok(ring) => Ok(LinuxFiles::Ring(ring)),
             // A temporary shortage: the next operation tries again.
-            Err(code) if RING_START.then(code) == Then::Later => Err(fault(code)),
+            Err(code) if RING_START.then(code) == AfterError::Later => Err(fault(code)),
             Err(code) if self.wanted == FileEngine::Ring => Err(fault(code)),
             // No ring is available, it is forbidden, or it needs more locked memory than this user
             // may have.
@@ -166,7 +166,7 @@ impl Files for Epoll {
         match result {
             Ok(count) => Now::Read(count),
             Err(code) if READ_FAILS.contains(&code) => Now::Failed(fault_of_file(code)),
-            Err(code) if READ_NOW.then(code) == Then::Later => Now::NotYet,
+            Err(code) if READ_NOW.then(code) == AfterError::Later => Now::NotYet,
             // The request that follows reports the error, if there is one.
             Err(_) => Now::Never,
         }

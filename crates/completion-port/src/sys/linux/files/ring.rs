@@ -81,14 +81,14 @@ struct Inbox {
     /// The port is gone.
     is_over: bool,
     /// Performs the requests if the kernel refuses to run the ring.
-    instead: Option<Instead>,
+    fallback: Option<RingFallback>,
     /// The thread has ended: the kernel has no request.
     has_ended: bool,
 }
 
 /// Replaces a ring that the kernel refuses to run.
 #[derive(Clone)]
-enum Instead {
+enum RingFallback {
     Pool(Arc<Pool>),
     /// The port was asked for a ring only. Requests fail with this code.
     Nothing(Code),
@@ -103,7 +103,7 @@ impl Inbox {
     }
 }
 
-impl Instead {
+impl RingFallback {
     /// Performs these requests.
     fn take(&self, requests: Vec<FileRequest>) {
         match self {
@@ -246,10 +246,10 @@ impl Ring {
             threads.ring.store(ring.as_raw_fd(), SeqCst);
             let _ = say.send(Ok(()));
             drop(say);
-            Pilot {
+            RingThread {
                 shared: threads,
                 ring,
-                aboard: HashMap::new(),
+                jobs: HashMap::new(),
                 others: 0,
                 pushed: VecDeque::new(),
                 found: VecDeque::new(),
@@ -269,7 +269,7 @@ impl Ring {
 
     /// Returns whether the kernel refuses to run the ring and threads do its work.
     pub(super) fn is_given_up(&self) -> bool {
-        matches!(self.0.lock().instead, Some(Instead::Pool(_)))
+        matches!(self.0.lock().fallback, Some(RingFallback::Pool(_)))
     }
 
     /// Closes the descriptors in a forked child, where the ring's thread does not exist.
@@ -292,7 +292,7 @@ impl Submit<FileTarget> for Ring {
 
     fn submit(&self, request: FileRequest) {
         let mut inbox = self.0.lock();
-        if let Some(Instead::Pool(pool)) = &inbox.instead {
+        if let Some(RingFallback::Pool(pool)) = &inbox.fallback {
             pool.submit(request);
             return;
         }
@@ -306,13 +306,13 @@ impl Submit<FileTarget> for Ring {
 
     fn flush(&self) {
         let mut inbox = self.0.lock();
-        match inbox.instead.clone() {
+        match inbox.fallback.clone() {
             None => self.0.wake(inbox),
-            Some(Instead::Pool(pool)) => {
+            Some(RingFallback::Pool(pool)) => {
                 drop(inbox);
                 pool.flush();
             }
-            Some(Instead::Nothing(code)) => {
+            Some(RingFallback::Nothing(code)) => {
                 let requests = inbox.take_queued();
                 drop(inbox);
                 fail_all(requests, code);
@@ -325,7 +325,7 @@ impl Submit<FileTarget> for Ring {
         if let Some(request) = inbox.requests.take(id).or_else(|| inbox.others.take(id)) {
             return Some(request);
         }
-        if let Some(Instead::Pool(pool)) = &inbox.instead
+        if let Some(RingFallback::Pool(pool)) = &inbox.fallback
             && let Some(request) = pool.cancel(id)
         {
             return Some(request);
@@ -342,11 +342,11 @@ impl Drop for Ring {
     fn drop(&mut self) {
         let mut inbox = self.0.lock();
         inbox.is_over = true;
-        let (requests, instead) = (inbox.take_queued(), inbox.instead.take());
+        let (requests, fallback) = (inbox.take_queued(), inbox.fallback.take());
         self.0.wake(inbox);
         // The kernel does not have these, and their port is gone.
         drop(requests);
-        drop(instead);
+        drop(fallback);
     }
 }
 
@@ -362,12 +362,12 @@ struct RingJob {
 }
 
 /// The state of the ring's thread.
-struct Pilot {
+struct RingThread {
     shared: Arc<SharedRing>,
     ring: IoUring,
     /// The requests that the kernel has, by name. It may access the memory of each from
-    /// `Pilot::submit` until the completion arrives.
-    aboard: HashMap<u64, RingJob>,
+    /// `RingThread::submit` until the completion arrives.
+    jobs: HashMap<u64, RingJob>,
     /// How many of those may never end by themselves.
     others: usize,
     /// The names of the entries that the kernel has not taken, in their order.
@@ -388,7 +388,7 @@ struct Pilot {
     refusal: Option<Code>,
 }
 
-impl Pilot {
+impl RingThread {
     /// Runs until the port is gone and the kernel has released all requests.
     fn fly(mut self) {
         self.listen();
@@ -403,11 +403,11 @@ impl Pilot {
             }
             if is_over && !is_leaving {
                 is_leaving = true;
-                let names: Vec<_> = self.aboard.keys().copied().collect();
+                let names: Vec<_> = self.jobs.keys().copied().collect();
                 names.into_iter().for_each(|name| self.cancel(name));
                 self.push(CANCEL, opcode::AsyncCancel::new(WAKE).build());
             }
-            if is_leaving && self.aboard.is_empty() && !self.is_listening {
+            if is_leaving && self.jobs.is_empty() && !self.is_listening {
                 // The kernel no longer uses any memory of this thread.
                 return;
             }
@@ -449,9 +449,9 @@ impl Pilot {
     /// Requests that the kernel has not taken go to the pool or fail. The kernel still completes
     /// the others in the ring's memory, but it cannot be asked to cancel them.
     fn give_up(mut self, code: Code) {
-        let mut instead = Some(match self.may_be_threads {
-            true => Instead::Pool(Arc::new(Pool::new())),
-            false => Instead::Nothing(code),
+        let mut fallback = Some(match self.may_be_threads {
+            true => RingFallback::Pool(Arc::new(Pool::new())),
+            false => RingFallback::Nothing(code),
         });
         let mut time = SHORTEST_PAUSE;
         let mut has_rung = false;
@@ -460,21 +460,21 @@ impl Pilot {
             let mut requests = self.disembark();
             let mut inbox = self.shared.lock();
             for name in std::mem::take(&mut inbox.cancels) {
-                if let Some(aboard) = self.aboard.get_mut(&name) {
-                    aboard.is_cancelled = true;
+                if let Some(jobs) = self.jobs.get_mut(&name) {
+                    jobs.is_cancelled = true;
                 }
             }
             if inbox.is_over {
                 // The port is gone: nothing more is started.
-                instead = None;
-                self.aboard.values_mut().for_each(|aboard| aboard.is_cancelled = true);
-            } else if inbox.instead.is_none() {
+                fallback = None;
+                self.jobs.values_mut().for_each(|jobs| jobs.is_cancelled = true);
+            } else if inbox.fallback.is_none() {
                 requests.extend(inbox.take_queued());
-                inbox.instead.clone_from(&instead);
+                inbox.fallback.clone_from(&fallback);
             }
-            inbox.has_ended = self.aboard.is_empty() && !self.is_listening;
+            inbox.has_ended = self.jobs.is_empty() && !self.is_listening;
             let has_ended = inbox.has_ended;
-            if self.aboard.is_empty() && self.is_listening && !has_rung {
+            if self.jobs.is_empty() && self.is_listening && !has_rung {
                 // The write ends the read of the eventfd, which is all that the kernel has now.
                 has_rung = true;
                 inbox.is_awake = false;
@@ -482,8 +482,8 @@ impl Pilot {
             } else {
                 drop(inbox);
             }
-            match &instead {
-                Some(instead) => instead.take(requests),
+            match &fallback {
+                Some(fallback) => fallback.take(requests),
                 None => drop(requests),
             }
             if has_ended {
@@ -499,7 +499,7 @@ impl Pilot {
         let mut requests = Vec::new();
         for name in std::mem::take(&mut self.pushed) {
             self.is_listening &= name != WAKE;
-            if let Some(RingJob { request, .. }) = self.aboard.remove(&name) {
+            if let Some(RingJob { request, .. }) = self.jobs.remove(&name) {
                 self.others -= usize::from(!request.target.file.ends_by_itself());
                 requests.push(request);
             }
@@ -509,7 +509,7 @@ impl Pilot {
 
     /// Takes new requests and cancels from the inbox. Submitters wake the thread from here on.
     fn collect(&mut self) -> (Vec<FileRequest>, Vec<u64>, bool) {
-        let room = MOST.saturating_sub(self.aboard.len() - self.others);
+        let room = MOST.saturating_sub(self.jobs.len() - self.others);
         let room_for_others = MOST_OTHERS.saturating_sub(self.others);
         let mut inbox = self.shared.lock();
         inbox.is_awake = false;
@@ -555,7 +555,7 @@ impl Pilot {
     fn submit(&mut self, request: FileRequest) {
         let name = request.id;
         self.others += usize::from(!request.target.file.ends_by_itself());
-        self.aboard.insert(
+        self.jobs.insert(
             name,
             RingJob {
                 request,
@@ -569,8 +569,8 @@ impl Pilot {
 
     /// Submits the remaining part of a request.
     fn submit_again(&mut self, name: u64) {
-        let Some(aboard) = self.aboard.get(&name) else { return };
-        let call = match FileCall::of(&aboard.request) {
+        let Some(jobs) = self.jobs.get(&name) else { return };
+        let call = match FileCall::of(&jobs.request) {
             Ok(call) => call,
             Err(code) => return self.complete(name, Err(code)),
         };
@@ -597,7 +597,7 @@ impl Pilot {
             FileKind::SyncAll => opcode::Fsync::new(descriptor).build(),
         };
         // The kernel reads the list of parts when the entry is submitted, and accesses the parts
-        // until it completes the entry. The request stays in `aboard` until then. The list and the
+        // until it completes the entry. The request stays in `jobs` until then. The list and the
         // buffer are on the heap and do not move when the map moves the request. Nothing else
         // touches the buffer. The descriptor stays open as long as the request exists.
         self.push(name, entry);
@@ -605,11 +605,11 @@ impl Pilot {
 
     /// Polls the descriptor of a request, for streams on which the kernel does not wait.
     fn poll(&mut self, name: u64) {
-        let Some(aboard) = self.aboard.get_mut(&name) else { return };
-        aboard.is_polling = true;
-        let is_read = aboard.request.kind == FileKind::Read;
+        let Some(jobs) = self.jobs.get_mut(&name) else { return };
+        jobs.is_polling = true;
+        let is_read = jobs.request.kind == FileKind::Read;
         let events = if is_read { libc::POLLIN } else { libc::POLLOUT };
-        let descriptor = types::Fd(aboard.request.target.file.descriptor());
+        let descriptor = types::Fd(jobs.request.target.file.descriptor());
         let entry = opcode::PollAdd::new(descriptor, u32::from(events.cast_unsigned())).build();
         // The entry names no memory.
         self.push(name, entry);
@@ -617,8 +617,8 @@ impl Pilot {
 
     /// Asks the kernel to cancel a request. The request completes in any case, cancelled or not.
     fn cancel(&mut self, name: u64) {
-        let Some(aboard) = self.aboard.get_mut(&name) else { return };
-        if std::mem::replace(&mut aboard.is_cancelled, true) {
+        let Some(jobs) = self.jobs.get_mut(&name) else { return };
+        if std::mem::replace(&mut jobs.is_cancelled, true) {
             return;
         }
         // The entry names no memory.
@@ -644,31 +644,31 @@ impl Pilot {
 
     /// Processes the completion of a request. The kernel has released the request and its memory.
     fn complete(&mut self, name: u64, result: Result<usize, Code>) {
-        let Some(aboard) = self.aboard.get_mut(&name) else { return };
-        let is_cancelled = aboard.is_cancelled;
+        let Some(jobs) = self.jobs.get_mut(&name) else { return };
+        let is_cancelled = jobs.is_cancelled;
         // The result of a poll does not matter: the request's next attempt reports any error.
-        let was_polling = std::mem::take(&mut aboard.is_polling);
+        let was_polling = std::mem::take(&mut jobs.is_polling);
         let is_over = match result {
             Err(libc::ECANCELED | libc::EINTR) if is_cancelled => {
-                aboard.request.is_cancelled = true;
+                jobs.request.is_cancelled = true;
                 true
             }
             // Only this thread cancels, and it has not cancelled this request. It retries.
-            Err(libc::ECANCELED | libc::EINTR) if aboard.retries.again() => false,
+            Err(libc::ECANCELED | libc::EINTR) if jobs.retries.again() => false,
             _ if was_polling => false,
             // The program has made the descriptor non-blocking, and the kernel does not wait for it
             // then.
-            Err(libc::EAGAIN) if !aboard.request.target.file.has_positions() && !is_cancelled => {
+            Err(libc::EAGAIN) if !jobs.request.target.file.has_positions() && !is_cancelled => {
                 return self.poll(name);
             }
-            result => note(&mut aboard.request, result) == ControlFlow::Break(()),
+            result => note(&mut jobs.request, result) == ControlFlow::Break(()),
         };
         if is_over || is_cancelled {
             // The request reports the bytes done so far. It is cancelled only if a part remains.
-            aboard.request.is_cancelled |= !is_over;
-            if let Some(aboard) = self.aboard.remove(&name) {
-                self.others -= usize::from(!aboard.request.target.file.ends_by_itself());
-                complete(aboard.request);
+            jobs.request.is_cancelled |= !is_over;
+            if let Some(jobs) = self.jobs.remove(&name) {
+                self.others -= usize::from(!jobs.request.target.file.ends_by_itself());
+                complete(jobs.request);
             }
         } else {
             self.submit_again(name);

@@ -69,7 +69,7 @@ const INFO_SIZE: u32 = 32;
 /// The socket and the purpose of a request.
 pub(in crate::sys::windows) enum Owner {
     /// The request polls for the facts that the engine wants.
-    Main(Arc<Watched>),
+    MainSet(Arc<Watched>),
     /// The request reports when the socket is closed.
     Sentinel(Arc<Watched>),
 }
@@ -107,7 +107,7 @@ impl Poll {
 
 /// A request that the driver has. Its memory is not accessed through this: the address is only its
 /// identity.
-pub(in crate::sys::windows) struct Flying {
+pub(in crate::sys::windows) struct PendingPoll {
     address: NonNull<Poll>,
     /// The driver answered immediately.
     pub(in crate::sys::windows) was_ready: bool,
@@ -116,11 +116,11 @@ pub(in crate::sys::windows) struct Flying {
 // SAFETY: `Send` and `Sync` require that another thread may use the value.
 // - `address` is compared, and passed to CancelIoEx, which any thread may call; it is never
 //   dereferenced.
-unsafe impl Send for Flying {}
+unsafe impl Send for PendingPoll {}
 // SAFETY: as above.
-unsafe impl Sync for Flying {}
+unsafe impl Sync for PendingPoll {}
 
-impl Flying {
+impl PendingPoll {
     /// Returns whether `ended` is this request.
     pub(in crate::sys::windows) fn is(&self, ended: &EndedPoll) -> bool {
         ptr::eq(self.address.as_ptr(), &raw const *ended.request)
@@ -135,7 +135,7 @@ pub(in crate::sys::windows) fn is_error(status: i32) -> bool {
 }
 
 /// The result of a request.
-pub(in crate::sys::windows) enum End {
+pub(in crate::sys::windows) enum PollEnd {
     /// The driver has reported these events.
     Told(u32),
     /// It reports nothing: it was cancelled by this back end, or by the system, which may cancel it
@@ -169,7 +169,7 @@ impl EndedPoll {
         //   does not access it after the call that passes it to the driver; each request makes one
         //   packet, and the caller passes its address once.
         let request = unsafe { Box::from_raw(overlapped.cast::<Poll>()) };
-        device.flying.fetch_sub(1, SeqCst);
+        device.pending.fetch_sub(1, SeqCst);
         Self { request }
     }
 
@@ -180,16 +180,16 @@ impl EndedPoll {
 
     /// Returns the result of the request.
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "see below")]
-    pub(in crate::sys::windows) fn end(&self) -> End {
+    pub(in crate::sys::windows) fn end(&self) -> PollEnd {
         let Info { sockets, events, .. } = self.request.info;
         // The field has an NTSTATUS, in a wider type.
         match self.request.overlapped.Internal as i32 {
-            STATUS_SUCCESS if sockets > 0 => End::Told(events),
-            STATUS_SUCCESS => End::Told(0),
+            STATUS_SUCCESS if sockets > 0 => PollEnd::Told(events),
+            STATUS_SUCCESS => PollEnd::Told(0),
             // Wine writes nothing if the thread that made the request ends just as it is answered.
-            STATUS_CANCELLED => End::Void,
-            status if !is_error(status) => End::Void,
-            _ => End::Failed,
+            STATUS_CANCELLED => PollEnd::Void,
+            status if !is_error(status) => PollEnd::Void,
+            _ => PollEnd::Failed,
         }
     }
 
@@ -201,13 +201,13 @@ impl EndedPoll {
 
 /// Submits a request to the driver. On failure it returns the memory, and no packet comes.
 pub(in crate::sys::windows) type StartPoll =
-    dyn Fn(&OwnedHandle, Box<Poll>) -> Result<Flying, (Box<Poll>, Fault)> + Send + Sync;
+    dyn Fn(&OwnedHandle, Box<Poll>) -> Result<PendingPoll, (Box<Poll>, Fault)> + Send + Sync;
 
 /// The socket driver, opened for polls.
 pub(in crate::sys::windows) struct Device {
     file: OwnedHandle,
     /// The number of requests that the completion port has not reported yet.
-    flying: AtomicUsize,
+    pending: AtomicUsize,
     /// [`start_poll`]. Tests set a function that fails.
     pub(in crate::sys::windows) start: Box<StartPoll>,
 }
@@ -260,7 +260,7 @@ impl Device {
         // - the call above has just written it.
         let file = unsafe { OwnedHandle::from_raw_handle(handle) };
         port.associate(&file, key)?;
-        Ok(Self { file, flying: AtomicUsize::new(0), start: Box::new(start_poll) })
+        Ok(Self { file, pending: AtomicUsize::new(0), start: Box::new(start_poll) })
     }
 
     /// Makes the driver report when one of `events` holds for `socket`, which may be immediately.
@@ -276,7 +276,7 @@ impl Device {
         owner: Owner,
         socket: SOCKET,
         events: u32,
-    ) -> Result<Flying, (Box<Poll>, Fault)> {
+    ) -> Result<PendingPoll, (Box<Poll>, Fault)> {
         // The driver overwrites this status, so a lost status differs from a success.
         memory.overlapped = OVERLAPPED {
             Internal: STATUS_PENDING.cast_unsigned() as usize,
@@ -285,9 +285,9 @@ impl Device {
         memory.info =
             Info { timeout: i64::MAX, sockets: 1, is_exclusive: 0, socket, events, status: 0 };
         memory.owner = Some(owner);
-        self.flying.fetch_add(1, SeqCst);
+        self.pending.fetch_add(1, SeqCst);
         (self.start)(&self.file, memory).map_err(|(mut memory, fault)| {
-            self.flying.fetch_sub(1, SeqCst);
+            self.pending.fetch_sub(1, SeqCst);
             memory.owner = None;
             (memory, fault)
         })
@@ -296,16 +296,16 @@ impl Device {
     /// Asks the driver to cancel a request. Its packet still comes.
     ///
     /// Returns false if the request has already ended, and its packet is queued or was taken.
-    pub(in crate::sys::windows) fn cancel(&self, flying: &Flying) -> bool {
+    pub(in crate::sys::windows) fn cancel(&self, pending: &PendingPoll) -> bool {
         // SAFETY: CancelIoEx requires an open file. It looks for a request that was made with this
         // address, and does not access the memory there.
         // - open: `self` owns it.
-        unsafe { CancelIoEx(self.file.as_raw_handle(), flying.address.as_ptr().cast()) != 0 }
+        unsafe { CancelIoEx(self.file.as_raw_handle(), pending.address.as_ptr().cast()) != 0 }
     }
 
     /// Returns the number of requests that the driver has, or whose packets were not taken.
-    pub(in crate::sys::windows) fn flying(&self) -> usize {
-        self.flying.load(SeqCst)
+    pub(in crate::sys::windows) fn pending(&self) -> usize {
+        self.pending.load(SeqCst)
     }
 
     /// Asks the driver to cancel all requests.
@@ -325,7 +325,7 @@ impl Device {
 pub(in crate::sys::windows) fn start_poll(
     file: &OwnedHandle,
     memory: Box<Poll>,
-) -> Result<Flying, (Box<Poll>, Fault)> {
+) -> Result<PendingPoll, (Box<Poll>, Fault)> {
     let request = Box::into_raw(memory);
     // SAFETY: `&raw mut` of a field demands a pointer within an object.
     // - `request` is a box's, made just now.
@@ -365,5 +365,5 @@ pub(in crate::sys::windows) fn start_poll(
     // SAFETY: `new_unchecked` demands a pointer that is not null.
     // - a box's is not.
     let address = unsafe { NonNull::new_unchecked(request) };
-    Ok(Flying { address, was_ready: status == STATUS_SUCCESS })
+    Ok(PendingPoll { address, was_ready: status == STATUS_SUCCESS })
 }

@@ -29,7 +29,7 @@ use windows_sys::Win32::Networking::WinSock::{
     WSAStartup, ioctlsocket,
 };
 
-use self::driver::{Device, End, EndedPoll, Flying, Owner, Poll, event};
+use self::driver::{Device, EndedPoll, Owner, PendingPoll, Poll, PollEnd, event};
 use super::files::FileService;
 use super::host::now;
 use super::operations::OverlappedOperations;
@@ -118,7 +118,7 @@ struct State {
     name: u64,
     wanted: Facts,
     until: Until,
-    main: Option<Main>,
+    main: Option<MainSet>,
     /// The memory of the main request while the driver does not have it.
     spare: Option<Box<Poll>>,
     /// `None` once the socket is detached or closed.
@@ -175,22 +175,22 @@ impl SystemTransfers {
 
 /// The request that reports the closing of a socket.
 enum Sentinel {
-    Flying(Flying),
+    PendingPoll(PendingPoll),
     /// It ended without a report, and the system had no memory for another one.
     Owed,
 }
 
 impl Sentinel {
-    fn flying(&self) -> Option<&Flying> {
+    fn pending(&self) -> Option<&PendingPoll> {
         match self {
-            Self::Flying(flying) => Some(flying),
+            Self::PendingPoll(pending) => Some(pending),
             Self::Owed => None,
         }
     }
 }
 
-struct Main {
-    flying: Flying,
+struct MainSet {
+    pending: PendingPoll,
     events: u32,
     /// It was made for other facts, or before the current request of the engine. Its answer does
     /// not count, and another request replaces it.
@@ -215,7 +215,7 @@ impl Watched {
 
 /// The sockets that are polled again later, and the threads that will do it.
 #[derive(Default)]
-struct Late {
+struct DelayedPolls {
     /// Sockets that are watched until they are detached and were reported, and sockets whose
     /// request must be retried, each with the time of its next poll.
     sockets: Vec<(Moment, Arc<Watched>)>,
@@ -226,7 +226,7 @@ struct Late {
     is_nudged: bool,
 }
 
-impl Late {
+impl DelayedPolls {
     /// Returns when the first entry is due.
     fn next(&self) -> Option<Moment> {
         self.sockets.iter().map(|(due, _)| *due).min()
@@ -246,7 +246,7 @@ pub(super) struct Afd {
     sockets: Mutex<HashMap<Descriptor, Arc<Watched>>>,
     /// Detached sockets that are associated with the completion port as long as they are open.
     pub(super) former: Mutex<HashMap<Descriptor, Arc<Watched>>>,
-    late: Mutex<Late>,
+    late: Mutex<DelayedPolls>,
     /// The number of threads that may sleep at the completion port.
     pub(super) sleepers: AtomicUsize,
     pub(super) files: FileService,
@@ -347,7 +347,7 @@ impl Afd {
     }
 
     /// Makes the sentinel request, with which the driver reports the closing of the socket.
-    fn guard(&self, watched: &Arc<Watched>) -> Result<Flying, Fault> {
+    fn guard(&self, watched: &Arc<Watched>) -> Result<PendingPoll, Fault> {
         let owner = Owner::Sentinel(Arc::clone(watched));
         let made = self.device.submit(Poll::new(), owner, watched.base, event::LOCAL_CLOSE);
         made.map_err(|(_, fault)| fault)
@@ -358,7 +358,7 @@ impl Afd {
     /// A shortage of memory causes a retry.
     fn guard_or_owe(&self, watched: &Arc<Watched>, state: &mut State, moment: Moment) {
         match self.guard(watched) {
-            Ok(flying) => state.sentinel = Some(Sentinel::Flying(flying)),
+            Ok(pending) => state.sentinel = Some(Sentinel::PendingPoll(pending)),
             Err(fault) if is_passing(&fault) => {
                 state.sentinel = Some(Sentinel::Owed);
                 self.owe(watched, moment);
@@ -397,8 +397,8 @@ impl Afd {
             }
         };
         // Without a former sentinel, nothing is known about the time in between.
-        if former.flying().is_none_or(|former| self.device.cancel(former)) {
-            state.sentinel = Some(Sentinel::Flying(next));
+        if former.pending().is_none_or(|former| self.device.cancel(former)) {
+            state.sentinel = Some(Sentinel::PendingPoll(next));
             return Ok(true);
         }
         // The former one has ended, so the socket was closed. The new one may watch another socket.
@@ -417,7 +417,7 @@ impl Afd {
             return self.abandon(&mut state);
         }
         if let Some(main) = &state.main {
-            self.device.cancel(&main.flying);
+            self.device.cancel(&main.pending);
         }
         state.is_detached = true;
         // With the state's lock: a thread that processes the closing afterwards finds the entry.
@@ -459,9 +459,9 @@ impl Afd {
     /// Cancels all requests of a socket that was detached or closed.
     fn abandon(&self, state: &mut State) {
         let sentinel = state.sentinel.take();
-        let main = state.main.as_ref().map(|main| &main.flying);
-        for flying in sentinel.as_ref().and_then(Sentinel::flying).into_iter().chain(main) {
-            self.device.cancel(flying);
+        let main = state.main.as_ref().map(|main| &main.pending);
+        for pending in sentinel.as_ref().and_then(Sentinel::pending).into_iter().chain(main) {
+            self.device.cancel(pending);
         }
     }
 
@@ -469,10 +469,10 @@ impl Afd {
     fn ask(&self, watched: &Arc<Watched>, state: &mut State) -> Result<(), Fault> {
         let events = polled(state.wanted, state.until) & !state.told;
         let memory = state.spare.take().unwrap_or_else(Poll::new);
-        let owner = Owner::Main(Arc::clone(watched));
+        let owner = Owner::MainSet(Arc::clone(watched));
         match self.device.submit(memory, owner, watched.base, events) {
-            Ok(flying) => {
-                state.main = Some(Main { flying, events, is_old: false });
+            Ok(pending) => {
+                state.main = Some(MainSet { pending, events, is_old: false });
                 Ok(())
             }
             Err((memory, fault)) => {
@@ -513,7 +513,7 @@ impl Afd {
         main.is_old = true;
         let events = polled(wanted, until);
         if main.events & events != events {
-            self.device.cancel(&main.flying);
+            self.device.cancel(&main.pending);
         }
         Ok(())
     }
@@ -523,23 +523,23 @@ impl Afd {
         match ended.take_owner()? {
             Owner::Sentinel(watched) => {
                 let mut state = watched.state();
-                let flying = state.sentinel.as_ref().and_then(Sentinel::flying);
-                let is_current = flying.is_some_and(|flying| flying.is(&ended));
+                let pending = state.sentinel.as_ref().and_then(Sentinel::pending);
+                let is_current = pending.is_some_and(|pending| pending.is(&ended));
                 if is_current {
                     state.sentinel = None;
                 }
                 match ended.end() {
                     // Also for a former sentinel, whose end had not been reported when another one
                     // replaced it.
-                    End::Told(_) => self.abandon(&mut state),
-                    End::Void if is_current => self.guard_or_owe(&watched, &mut state, moment),
-                    End::Failed if is_current => self.abandon(&mut state),
-                    End::Void | End::Failed => {}
+                    PollEnd::Told(_) => self.abandon(&mut state),
+                    PollEnd::Void if is_current => self.guard_or_owe(&watched, &mut state, moment),
+                    PollEnd::Failed if is_current => self.abandon(&mut state),
+                    PollEnd::Void | PollEnd::Failed => {}
                 }
                 self.forget_if_closed(&watched, state);
                 None
             }
-            Owner::Main(watched) => {
+            Owner::MainSet(watched) => {
                 let mut state = watched.state();
                 let main = state.main.take()?;
                 let end = ended.end();
@@ -554,20 +554,20 @@ impl Afd {
         &self,
         watched: &Arc<Watched>,
         state: &mut State,
-        main: &Main,
-        end: &End,
+        main: &MainSet,
+        end: &PollEnd,
         moment: Moment,
     ) -> Option<Edge> {
         if state.sentinel.is_none() || state.is_detached {
             return None;
         }
         let events = match end {
-            End::Told(events) if events & event::LOCAL_CLOSE != 0 => {
+            PollEnd::Told(events) if events & event::LOCAL_CLOSE != 0 => {
                 self.abandon(state);
                 return None;
             }
-            End::Told(events) if !main.is_old && facts(*events) != Facts::NONE => *events,
-            End::Failed if !main.is_old => event::ABORT,
+            PollEnd::Told(events) if !main.is_old && facts(*events) != Facts::NONE => *events,
+            PollEnd::Failed if !main.is_old => event::ABORT,
             _ => {
                 self.ask_or_owe(watched, state, moment);
                 return None;
@@ -576,7 +576,7 @@ impl Afd {
         state.last = events;
         if state.until == Until::Detached {
             state.told |= events & STICKY;
-            state.pause = match main.flying.was_ready {
+            state.pause = match main.pending.was_ready {
                 true => (2 * state.pause).clamp(SOON, LATE),
                 false => Duration::ZERO,
             };
@@ -827,7 +827,7 @@ impl Drop for Afd {
         let _ = self.device.cancel_all();
         let end = now() + LAST;
         let mut edges = Vec::new();
-        while self.device.flying() + self.operations.flying() > 0 && now() < end {
+        while self.device.pending() + self.operations.pending() > 0 && now() < end {
             // No thread polls any more, and abandoned sockets make no further requests.
             if self.take(&mut edges, Some(SOON)).is_err() {
                 break;

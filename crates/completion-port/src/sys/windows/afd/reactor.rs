@@ -62,7 +62,7 @@ impl Reactor for Afd {
             Fault { kind: ErrorKind::BadDescriptor, .. } => refusal(descriptor, WSAENOTSOCK),
             fault => fault,
         })?;
-        state.sentinel = Some(Sentinel::Flying(sentinel));
+        state.sentinel = Some(Sentinel::PendingPoll(sentinel));
         drop(state);
         // If the attachment fails here, the former socket stays in `former`.
         let remembered = self.remembered(descriptor);

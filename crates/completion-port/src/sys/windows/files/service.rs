@@ -15,7 +15,7 @@ use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::waiting::{LANES, WaitingJobs, complete, lane_of};
+use super::waiting::{POOLS, WaitingJobs, complete, pool_of};
 use crate::backend::files::{FileKind, FileTarget};
 use crate::backend::request::{FileRequest, Submit};
 use crate::sys::portable::request_queue::RequestQueue;
@@ -52,7 +52,7 @@ const END: i64 = -1;
 /// An error code of the system.
 pub(super) type SystemCode = u32;
 
-/// A request, and the memory to which the kernel writes its result. While `flies` is set, the
+/// A request, and the memory to which the kernel writes its result. While `is_pending` is set, the
 /// kernel owns all of it.
 #[repr(C)]
 struct FileTransfer {
@@ -78,8 +78,8 @@ pub(super) fn code_of(status: i32) -> SystemCode {
 /// The address of a [`FileTransfer`], used only as its identity.
 type TransferAddress = usize;
 
-fn address_of(flight: &FileTransfer) -> TransferAddress {
-    ptr::from_ref(flight).addr()
+fn address_of(transfer: &FileTransfer) -> TransferAddress {
+    ptr::from_ref(transfer).addr()
 }
 
 /// A request that a thread has started, until it returns.
@@ -91,7 +91,7 @@ struct PendingJob {
     serial: u64,
     /// The kernel has it, or is being called for it. The thread that clears this makes the box of
     /// it again.
-    flies: bool,
+    is_pending: bool,
     /// Its cancellation was requested.
     is_cancelled: bool,
 }
@@ -105,7 +105,7 @@ impl PendingJob {
     fn cancel(&self, address: TransferAddress) {
         // SAFETY: CancelIoEx requires an open file. It looks for a request that was made with this
         // address, and does not access the memory there.
-        // - open: the request has a reference to it, and the entry in `aboard` is removed before
+        // - open: the request has a reference to it, and the entry in `pending` is removed before
         //   the request completes, under the lock that is held here.
         unsafe { CancelIoEx(self.file, ptr::without_provenance(address)) };
     }
@@ -115,7 +115,7 @@ impl PendingJob {
 pub(super) struct ServiceState {
     /// Requests that have not started, oldest first.
     queue: RequestQueue,
-    aboard: HashMap<TransferAddress, PendingJob>,
+    pending: HashMap<TransferAddress, PendingJob>,
     serials: u64,
     threads: usize,
     /// The threads that wait at the completion port.
@@ -123,7 +123,7 @@ pub(super) struct ServiceState {
     /// One of these threads repeats the requested cancellations.
     is_reminding: bool,
     /// Requests that a thread has to wait for.
-    pub(super) lanes: [WaitingJobs; LANES],
+    pub(super) pools: [WaitingJobs; POOLS],
     /// The port is gone.
     pub(super) is_over: bool,
 }
@@ -131,7 +131,7 @@ pub(super) struct ServiceState {
 impl ServiceState {
     /// Returns whether nothing remains to be done.
     fn is_done(&self) -> bool {
-        self.is_over && self.aboard.is_empty() && !self.lanes.iter().any(WaitingJobs::is_at_work)
+        self.is_over && self.pending.is_empty() && !self.pools.iter().any(WaitingJobs::is_at_work)
     }
 
     /// Repeats the requested cancellations, if this thread is the one that does so.
@@ -142,7 +142,7 @@ impl ServiceState {
         if pause.is_none() && self.is_reminding {
             return INFINITE;
         }
-        let is_wanted = self.lanes.iter().filter(|lane| lane.remind()).count() > 0;
+        let is_wanted = self.pools.iter().filter(|pool| pool.remind()).count() > 0;
         *pause = is_wanted.then(|| pause.map_or(1, |last| LONGEST_PAUSE.min(2 * last)));
         self.is_reminding = is_wanted;
         pause.unwrap_or(INFINITE)
@@ -152,8 +152,8 @@ impl ServiceState {
 pub(super) struct SharedService {
     port: SystemPort,
     state: Mutex<ServiceState>,
-    /// One for each element of `lanes`.
-    pub(super) has_work: [Condvar; LANES],
+    /// One for each element of `pools`.
+    pub(super) has_work: [Condvar; POOLS],
     /// [`OverlappedCall::perform`], or a function of a test that demands and promises the same.
     pub(super) perform: PerformCall,
 }
@@ -209,8 +209,8 @@ impl Submit<FileTarget> for Service {
 
     fn submit(&self, request: FileRequest) {
         let mut state = self.0.lock();
-        match lane_of(&request) {
-            Some(lane) => state.lanes[lane].push(request),
+        match pool_of(&request) {
+            Some(pool) => state.pools[pool].push(request),
             None => state.queue.push(request),
         }
     }
@@ -220,7 +220,7 @@ impl Submit<FileTarget> for Service {
         let is_wanted = !state.queue.is_empty();
         let needs_another = state.queue.len() > state.idle && state.threads < MOST;
         state.threads += usize::from(needs_another);
-        let hired = state.lanes.each_mut().map(WaitingJobs::hire);
+        let begun = state.pools.each_mut().map(WaitingJobs::begin);
         drop(state);
         if needs_another {
             // If no thread can be started, the others do the work.
@@ -229,10 +229,10 @@ impl Submit<FileTarget> for Service {
         if is_wanted {
             self.0.port.post(LOOK);
         }
-        for (lane, needs_another) in hired.into_iter().enumerate() {
+        for (pool, needs_another) in begun.into_iter().enumerate() {
             match needs_another {
-                Some(true) => self.0.start_waiting(lane),
-                Some(false) => self.0.has_work[lane].notify_one(),
+                Some(true) => self.0.start_waiting(pool),
+                Some(false) => self.0.has_work[pool].notify_one(),
                 None => {}
             }
         }
@@ -243,13 +243,13 @@ impl Submit<FileTarget> for Service {
         if let Some(request) = state.queue.take(id) {
             return Some(request);
         }
-        if let Some(request) = state.lanes.iter_mut().find_map(|lane| lane.take(id)) {
+        if let Some(request) = state.pools.iter_mut().find_map(|pool| pool.take(id)) {
             return Some(request);
         }
-        if let Some((address, aboard)) = state.aboard.iter_mut().find(|(_, it)| it.id == id) {
-            aboard.is_cancelled = true;
-            aboard.cancel(*address);
-        } else if state.lanes.iter_mut().any(|lane| lane.cancel(id)) {
+        if let Some((address, pending)) = state.pending.iter_mut().find(|(_, it)| it.id == id) {
+            pending.is_cancelled = true;
+            pending.cancel(*address);
+        } else if state.pools.iter_mut().any(|pool| pool.cancel(id)) {
             // The kernel may not have had the call yet, so a thread must repeat this.
             self.0.port.post(LOOK);
         }
@@ -262,11 +262,11 @@ impl Drop for Service {
         let mut state = self.0.lock();
         state.is_over = true;
         let queue = state.queue.take_all();
-        for (address, aboard) in &mut state.aboard {
-            aboard.is_cancelled = true;
-            aboard.cancel(*address);
+        for (address, pending) in &mut state.pending {
+            pending.is_cancelled = true;
+            pending.cancel(*address);
         }
-        let queues = state.lanes.each_mut().map(WaitingJobs::end);
+        let queues = state.pools.each_mut().map(WaitingJobs::end);
         self.0.dismiss(&state);
         drop(state);
         self.0.port.post(LOOK);
@@ -279,7 +279,7 @@ impl Drop for Service {
 /// The result of one call for a request.
 enum TransferStep {
     /// The kernel has it. Its packet will come, or another thread has already taken it.
-    Flies,
+    Pending,
     Done(Box<FileTransfer>, Result<usize, SystemCode>),
 }
 
@@ -385,18 +385,18 @@ impl SharedService {
             match packet {
                 CompletionPacket::Posted(_) => {
                     let Some(request) = state.queue.pop() else { continue };
-                    let flight =
+                    let transfer =
                         Box::new(FileTransfer { overlapped: OVERLAPPED::default(), request });
-                    let aboard = PendingJob {
-                        id: flight.request.id,
-                        file: super::handle_of(flight.request.target.file.descriptor()),
+                    let pending = PendingJob {
+                        id: transfer.request.id,
+                        file: super::handle_of(transfer.request.target.file.descriptor()),
                         serial: 0,
-                        flies: false,
+                        is_pending: false,
                         is_cancelled: false,
                     };
-                    state.aboard.insert(address_of(&flight), aboard);
+                    state.pending.insert(address_of(&transfer), pending);
                     drop(state);
-                    self.go_on(flight);
+                    self.go_on(transfer);
                 }
                 CompletionPacket::Ended(overlapped, _) => {
                     drop(state);
@@ -413,12 +413,13 @@ impl SharedService {
     /// Returns `None` if the packet does not belong to this transfer: Wine also queues packets for
     /// some calls that it has refused. The memory may belong to another transfer by now, or the
     /// thread that made the call has not continued yet.
-    fn landed(&self, overlapped: *mut OVERLAPPED) -> Option<Box<FileTransfer>> {
+    fn completed(&self, overlapped: *mut OVERLAPPED) -> Option<Box<FileTransfer>> {
         let mut state = self.lock();
-        let aboard = state.aboard.get_mut(&overlapped.addr()).filter(|aboard| aboard.flies)?;
+        let pending =
+            state.pending.get_mut(&overlapped.addr()).filter(|pending| pending.is_pending)?;
         // SAFETY: `&raw const` of a field requires a pointer to an object.
-        // - the address belongs to a transfer whose `flies` is set, as checked above. It is that of
-        //   the first field of a box's memory, which nothing frees before `flies` is cleared under
+        // - the address belongs to a transfer whose `is_pending` is set, as checked above. It is that of
+        //   the first field of a box's memory, which nothing frees before `is_pending` is cleared under
         //   the lock that is held here.
         let status = unsafe { &raw const (*overlapped).Internal };
         // SAFETY: reading requires a valid object; the kernel may write it meanwhile, so it is read
@@ -429,50 +430,50 @@ impl SharedService {
             // ends, and none of these threads does meanwhile.
             return None;
         }
-        aboard.flies = false;
+        pending.is_pending = false;
         // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
         // - `SharedService::begin` has made it so, from the first field of a `FileTransfer`, with
         //   the provenance of the whole;
         // - the kernel has written a status, after which it does not access the memory; `begin`
         //   does not access it after the call that passes it to the kernel, unless it clears
-        //   `flies`, which only this thread has done.
+        //   `is_pending`, which only this thread has done.
         Some(unsafe { Box::from_raw(overlapped.cast::<FileTransfer>()) })
     }
 
     /// Takes a packet with this address, and continues the request whose call it ends, if any.
     pub(super) fn take_packet(&self, overlapped: *mut OVERLAPPED) {
-        let Some(flight) = self.landed(overlapped) else { return };
-        let result = flight.result();
-        if let Some(flight) = self.note(flight, result) {
-            self.go_on(flight);
+        let Some(transfer) = self.completed(overlapped) else { return };
+        let result = transfer.result();
+        if let Some(transfer) = self.note(transfer, result) {
+            self.go_on(transfer);
         }
     }
 
     /// Performs the remaining parts of a request until it must wait for a packet of the kernel.
-    fn go_on(&self, mut flight: Box<FileTransfer>) {
-        while let TransferStep::Done(back, result) = self.begin(flight) {
+    fn go_on(&self, mut transfer: Box<FileTransfer>) {
+        while let TransferStep::Done(back, result) = self.begin(transfer) {
             match self.note(back, result) {
-                Some(back) => flight = back,
+                Some(back) => transfer = back,
                 None => return,
             }
         }
     }
 
     /// Submits the next part of a request to the kernel.
-    fn begin(&self, mut flight: Box<FileTransfer>) -> TransferStep {
-        let what = flight.request.kind;
-        let call = match OverlappedCall::of(&flight.request) {
+    fn begin(&self, mut transfer: Box<FileTransfer>) -> TransferStep {
+        let what = transfer.request.kind;
+        let call = match OverlappedCall::of(&transfer.request) {
             Ok(Some(call)) => call,
-            Ok(None) => return TransferStep::Done(flight, Ok(0)),
-            Err(code) => return TransferStep::Done(flight, Err(code)),
+            Ok(None) => return TransferStep::Done(transfer, Ok(0)),
+            Err(code) => return TransferStep::Done(transfer, Err(code)),
         };
-        let address = address_of(&flight);
-        flight.overlapped = OVERLAPPED {
+        let address = address_of(&transfer);
+        transfer.overlapped = OVERLAPPED {
             Internal: STATUS_PENDING.cast_unsigned() as usize,
             ..OVERLAPPED::default()
         };
         let serial = self.take_off(address);
-        let flight = Box::into_raw(flight);
+        let transfer = Box::into_raw(transfer);
         // SAFETY: `perform` requires that the call's memory and the status stay valid and are not
         // shared until a packet returns the context or the call is refused, and that the file is
         // associated with a completion port. A `FileTransfer` begins with an OVERLAPPED, and that
@@ -483,28 +484,29 @@ impl SharedService {
         // - not shared: no reference to the memory exists until then;
         // - the transfer has a reference to the file, which is associated with `self.port`, since
         //   no thread waits for it.
-        let status =
-            unsafe { (self.perform)(&call, what, ptr::null_mut(), flight.cast(), flight.cast()) };
+        let status = unsafe {
+            (self.perform)(&call, what, ptr::null_mut(), transfer.cast(), transfer.cast())
+        };
         if !is_error(status) {
             self.cancel_if_asked(address);
-            return TransferStep::Flies;
+            return TransferStep::Pending;
         }
-        if !self.take_back_flight(address, serial) {
+        if !self.take_back_transfer(address, serial) {
             // Wine has also queued a packet for it, and another thread has the request.
-            return TransferStep::Flies;
+            return TransferStep::Pending;
         }
         // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
         // - it was made above; the call has ended and has kept nothing; only this thread has
-        //   cleared `flies`.
-        let flight = unsafe { Box::from_raw(flight) };
-        TransferStep::Done(flight, Err(code_of(status)))
+        //   cleared `is_pending`.
+        let transfer = unsafe { Box::from_raw(transfer) };
+        TransferStep::Done(transfer, Err(code_of(status)))
     }
 
     /// Cancels a request whose cancellation was requested before the kernel had it.
     fn cancel_if_asked(&self, address: TransferAddress) {
         let state = self.lock();
-        if let Some(aboard) = state.aboard.get(&address).filter(|aboard| aboard.is_cancelled) {
-            aboard.cancel(address);
+        if let Some(pending) = state.pending.get(&address).filter(|pending| pending.is_cancelled) {
+            pending.cancel(address);
         }
     }
 
@@ -515,8 +517,8 @@ impl SharedService {
         let mut state = self.lock();
         state.serials += 1;
         let serial = state.serials;
-        if let Some(aboard) = state.aboard.get_mut(&address) {
-            (aboard.serial, aboard.flies) = (serial, true);
+        if let Some(pending) = state.pending.get_mut(&address) {
+            (pending.serial, pending.is_pending) = (serial, true);
         }
         serial
     }
@@ -524,28 +526,28 @@ impl SharedService {
     /// Takes back the transfer of a refused call. Returns whether the calling thread still has it.
     ///
     /// Another thread may have taken it, and yet another transfer may have the same memory.
-    fn take_back_flight(&self, address: TransferAddress, serial: u64) -> bool {
+    fn take_back_transfer(&self, address: TransferAddress, serial: u64) -> bool {
         let mut state = self.lock();
-        let aboard = state.aboard.get_mut(&address).filter(|aboard| aboard.serial == serial);
-        aboard.is_some_and(|aboard| std::mem::take(&mut aboard.flies))
+        let pending = state.pending.get_mut(&address).filter(|pending| pending.serial == serial);
+        pending.is_some_and(|pending| std::mem::take(&mut pending.is_pending))
     }
 
     /// Notes the result of a call. Returns the transfer if a part of the request remains.
     fn note(
         &self,
-        mut flight: Box<FileTransfer>,
+        mut transfer: Box<FileTransfer>,
         result: Result<usize, SystemCode>,
     ) -> Option<Box<FileTransfer>> {
-        let address = address_of(&flight);
+        let address = address_of(&transfer);
         let mut state = self.lock();
-        let is_cancelled = state.aboard.get(&address).is_some_and(|aboard| aboard.is_cancelled);
-        if !conclude(&mut flight.request, result, is_cancelled) {
-            return Some(flight);
+        let is_cancelled = state.pending.get(&address).is_some_and(|pending| pending.is_cancelled);
+        if !conclude(&mut transfer.request, result, is_cancelled) {
+            return Some(transfer);
         }
-        state.aboard.remove(&address);
+        state.pending.remove(&address);
         self.dismiss(&state);
         drop(state);
-        complete(flight.request);
+        complete(transfer.request);
         None
     }
 }

@@ -32,17 +32,17 @@ use crate::types::source::Descriptor;
 
 const SOON: Duration = Duration::from_secs(120);
 
-struct Desk(Mutex<Sender<FileRequest>>);
+struct TestIssuer(Mutex<Sender<FileRequest>>);
 
-impl Issuer for Desk {
+impl Issuer for TestIssuer {
     fn complete(&self, request: FileRequest) {
         let _ = self.0.lock().unwrap().send(request);
     }
 }
 
-fn desk() -> (Arc<Desk>, Receiver<FileRequest>) {
+fn issuer() -> (Arc<TestIssuer>, Receiver<FileRequest>) {
     let (say, heard) = mpsc::channel();
-    (Arc::new(Desk(Mutex::new(say))), heard)
+    (Arc::new(TestIssuer(Mutex::new(say))), heard)
 }
 
 fn path() -> PathBuf {
@@ -63,14 +63,14 @@ fn number(file: &impl AsRawHandle) -> Descriptor {
 }
 
 fn request(
-    desk: &Arc<Desk>,
+    issuer: &Arc<TestIssuer>,
     file: &Arc<dyn FileRef>,
     id: u64,
     kind: FileKind,
     buffer: Option<IoBuffer>,
 ) -> FileRequest {
-    let desk: Weak<Desk> = Arc::downgrade(desk);
-    let target = FileTarget { file: Arc::clone(file), offset: 3, issuer: desk };
+    let issuer: Weak<TestIssuer> = Arc::downgrade(issuer);
+    let target = FileTarget { file: Arc::clone(file), offset: 3, issuer: issuer };
     FileRequest::new(id, target, kind, buffer)
 }
 
@@ -114,26 +114,26 @@ fn perform(afd: &Afd, heard: &Receiver<FileRequest>, request: FileRequest) -> Fi
 #[track_caller]
 fn assert_served(engine: FileEngine, file: &File, waits: bool) {
     let afd = Afd::new(engine).unwrap();
-    let (desk, heard) = desk();
+    let (issuer, heard) = issuer();
     let held = afd.file_ref(number(file)).unwrap();
     assert_eq!(held.waits(), waits);
     assert!(held.has_positions() && held.descriptor() != number(file));
     let done =
-        perform(&afd, &heard, request(&desk, &held, 1, FileKind::Write, bytes(b"some bytes")));
+        perform(&afd, &heard, request(&issuer, &held, 1, FileKind::Write, bytes(b"some bytes")));
     assert_eq!((done.id, done.done, done.fault.is_none(), done.is_cancelled), (1, 10, true, false));
-    let done = perform(&afd, &heard, request(&desk, &held, 2, FileKind::SyncAll, None));
+    let done = perform(&afd, &heard, request(&issuer, &held, 2, FileKind::SyncAll, None));
     assert!(done.fault.is_none());
-    let done = perform(&afd, &heard, request(&desk, &held, 3, FileKind::Read, room(2, 7)));
+    let done = perform(&afd, &heard, request(&issuer, &held, 3, FileKind::Read, room(2, 7)));
     assert_eq!((done.done, done.fault.is_none()), (10, true));
     let Room(read, _) = done.buffer.unwrap().into_buffer();
     assert_eq!(read.concat(), b"some bytes\0\0\0\0");
     let done =
-        perform(&afd, &heard, request(&desk, &held, 4, FileKind::Append, bytes(b" and more")));
+        perform(&afd, &heard, request(&issuer, &held, 4, FileKind::Append, bytes(b" and more")));
     assert_eq!((done.done, done.fault.is_none()), (9, true));
-    let done = perform(&afd, &heard, request(&desk, &held, 6, FileKind::Read, room(1, 100)));
+    let done = perform(&afd, &heard, request(&issuer, &held, 6, FileKind::Read, room(1, 100)));
     let Room(read, _) = done.buffer.unwrap().into_buffer();
     assert_eq!(read[0][..done.done], *b"some bytes and more");
-    let mut far = request(&desk, &held, 5, FileKind::Write, bytes(b"x"));
+    let mut far = request(&issuer, &held, 5, FileKind::Write, bytes(b"x"));
     far.target.offset = u64::MAX;
     let done = perform(&afd, &heard, far);
     assert_eq!(done.fault.unwrap().code, Some(ERROR_INVALID_PARAMETER.cast_signed()));
@@ -156,11 +156,11 @@ fn a_file_is_opened_again_if_it_allows_that() {
 fn what_a_handle_does_not_allow_fails() {
     let file = File::open(std::env::current_exe().unwrap()).unwrap();
     let afd = Afd::new(FileEngine::Automatic).unwrap();
-    let (desk, heard) = desk();
+    let (issuer, heard) = issuer();
     let held = afd.file_ref(number(&file)).unwrap();
-    let done = perform(&afd, &heard, request(&desk, &held, 1, FileKind::Write, bytes(b"x")));
+    let done = perform(&afd, &heard, request(&issuer, &held, 1, FileKind::Write, bytes(b"x")));
     assert_eq!(done.fault.unwrap().code, Some(ERROR_ACCESS_DENIED.cast_signed()));
-    let done = perform(&afd, &heard, request(&desk, &held, 2, FileKind::Read, room(1, 8)));
+    let done = perform(&afd, &heard, request(&issuer, &held, 2, FileKind::Read, room(1, 8)));
     assert_eq!(done.done, 8);
 }
 
@@ -221,20 +221,20 @@ fn a_request_that_a_refusal_and_a_packet_tell_of_returns_once() {
     let file = File::open(std::env::current_exe().unwrap()).unwrap();
     let afd = afd_with(refused_and_told);
     REFUSALS.lock().unwrap().0 = Arc::downgrade(&afd.files.service().unwrap().0);
-    let (desk, heard) = desk();
+    let (issuer, heard) = issuer();
     let held = afd.file_ref(number(&file)).unwrap();
     let share = Arc::new(());
     for (name, status) in [None, Some(STATUS_ACCESS_DENIED), None].into_iter().enumerate() {
         REFUSALS.lock().unwrap().1 = Some(status);
         let mut io_buffer = IoBuffer::new(Room(vec![vec![1; 8]], Arc::clone(&share)));
         io_buffer.lend_bytes(|buffer: &Room, part| part(&buffer.0[0]));
-        let refused = request(&desk, &held, name as u64, FileKind::Write, Some(io_buffer));
+        let refused = request(&issuer, &held, name as u64, FileKind::Write, Some(io_buffer));
         let done = perform(&afd, &heard, refused);
         assert_eq!(done.fault.unwrap().code, Some(ERROR_ACCESS_DENIED.cast_signed()));
         assert_eq!((done.id, done.done, done.is_cancelled), (name as u64, 0, false));
         assert_eq!(REFUSALS.lock().unwrap().1, None, "the call was refused");
         drop(done.buffer);
-        let done = perform(&afd, &heard, request(&desk, &held, 10, FileKind::Read, room(1, 8)));
+        let done = perform(&afd, &heard, request(&issuer, &held, 10, FileKind::Read, room(1, 8)));
         assert_eq!((done.id, done.done), (10, 8), "{:?}", done.fault);
     }
     assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "a request has returned twice");
@@ -257,13 +257,13 @@ fn a_service_lasts_until_it_has_let_go_of_the_last_buffer() {
     file.set_len(1 << 20).unwrap();
     for round in 0..50 {
         let afd = Afd::new(FileEngine::Automatic).unwrap();
-        let (desk, heard) = desk();
+        let (issuer, heard) = issuer();
         let held = afd.file_ref(number(&file)).unwrap();
         let share = Arc::new(());
         afd.file_requests().prepare().unwrap();
         for name in 0..8 {
             afd.file_requests().submit(request(
-                &desk,
+                &issuer,
                 &held,
                 name,
                 FileKind::Read,
@@ -273,7 +273,7 @@ fn a_service_lasts_until_it_has_let_go_of_the_last_buffer() {
         }
         drop(afd.file_requests().cancel(round % 8));
         drop(afd);
-        drop((desk, heard));
+        drop((issuer, heard));
         // The kernel cancels its operations, and the threads drop their requests.
         let end = Instant::now() + SOON;
         while Arc::strong_count(&share) > 1 {
@@ -313,7 +313,7 @@ fn read_pipe(afd: &Afd, requests: impl Iterator<Item = FileRequest>, begun: usiz
     }
     let at_work = || {
         let state = afd.files.service().unwrap().0.lock();
-        state.lanes.iter().map(|lane| lane.at_work.len()).sum::<usize>()
+        state.pools.iter().map(|pool| pool.at_work.len()).sum::<usize>()
     };
     await_true("threads begin", || at_work() == begun);
 }
@@ -332,12 +332,12 @@ fn a_call_that_waits_is_left_whenever_its_request_is_cancelled() {
     for call in CALLS {
         let (reader, mut writer) = pipe().unwrap();
         let afd = afd_with(call);
-        let (desk, heard) = desk();
+        let (issuer, heard) = issuer();
         let held = afd.file_ref(number(&reader)).unwrap();
         assert!(held.waits() && !held.ends_by_itself());
         let share = Arc::new(());
         let requests =
-            |name| request(&desk, &held, name, FileKind::Read, shared_room(1, 8, &share));
+            |name| request(&issuer, &held, name, FileKind::Read, shared_room(1, 8, &share));
         // By one handle that is not overlapped.
         read_pipe(&afd, (0..3).map(requests), 3);
         for name in [1, 2, 0] {
@@ -359,15 +359,15 @@ fn a_service_ends_that_calls_are_waiting_for() {
     for call in CALLS {
         let (reader, _writer) = pipe().unwrap();
         let afd = afd_with(call);
-        let (desk, heard) = desk();
+        let (issuer, heard) = issuer();
         let held = afd.file_ref(number(&reader)).unwrap();
         let share = Arc::new(());
         let last = Arc::downgrade(&afd.files.service().unwrap().0);
         let requests =
-            |name| request(&desk, &held, name, FileKind::Read, shared_room(1, 8, &share));
+            |name| request(&issuer, &held, name, FileKind::Read, shared_room(1, 8, &share));
         read_pipe(&afd, (0..12).map(requests), 8);
         drop(afd);
-        drop((desk, heard));
+        drop((issuer, heard));
         await_true("the buffers are dropped", || Arc::strong_count(&share) == 1);
         await_true("the threads end", || last.strong_count() == 0);
     }
@@ -378,20 +378,21 @@ fn silent_pipes_hold_up_no_disk() {
     let pipes: Vec<_> = (0..20).map(|_| pipe().unwrap()).collect();
     for engine in [FileEngine::Automatic, FileEngine::Threads] {
         let afd = Afd::new(engine).unwrap();
-        let (desk, heard) = desk();
+        let (issuer, heard) = issuer();
         let held = |number: usize| afd.file_ref(self::number(&pipes[number].0)).unwrap();
-        let reads = (0..20)
-            .map(|number| request(&desk, &held(number), number as u64, FileKind::Read, room(1, 8)));
+        let reads = (0..20).map(|number| {
+            request(&issuer, &held(number), number as u64, FileKind::Read, room(1, 8))
+        });
         read_pipe(&afd, reads, 8);
         // Opened again, and by a duplicate.
         for file in [file(7, 0), file(0, 0)] {
             let held = afd.file_ref(number(&file)).unwrap();
             for name in 100..110 {
-                let write = request(&desk, &held, name, FileKind::Write, bytes(b"some bytes"));
+                let write = request(&issuer, &held, name, FileKind::Write, bytes(b"some bytes"));
                 assert_eq!(perform(&afd, &heard, write).done, 10);
-                let read = request(&desk, &held, name, FileKind::Read, room(2, 5));
+                let read = request(&issuer, &held, name, FileKind::Read, room(2, 5));
                 assert_eq!(perform(&afd, &heard, read).done, 10);
-                let sync = request(&desk, &held, name, FileKind::SyncData, None);
+                let sync = request(&issuer, &held, name, FileKind::SyncData, None);
                 assert!(perform(&afd, &heard, sync).fault.is_none());
             }
         }
@@ -409,11 +410,11 @@ fn silent_pipes_hold_up_no_disk() {
 #[test]
 fn past_the_cache_a_read_ends_where_the_file_has_ended_within_a_block() {
     let afd = Afd::new(FileEngine::Automatic).unwrap();
-    let (desk, _heard) = desk();
+    let (issuer, _heard) = issuer();
     let file = file(7, 0);
     let held = afd.file_ref(number(&file)).unwrap();
     for (end, is_end) in [(512, true), (4096 + 1, true), (0, false), (4096, false)] {
-        let mut request = request(&desk, &held, 1, FileKind::Read, room(2, 4096));
+        let mut request = request(&issuer, &held, 1, FileKind::Read, room(2, 4096));
         if end > 0 {
             assert!(!conclude(&mut request, Ok(end), false));
         }

@@ -42,10 +42,10 @@ const REST: Duration = Duration::from_secs(10);
 
 /// The number of lists: one for requests that end by themselves, and one for those that may never
 /// end, so that these do not delay the others.
-pub(super) const LANES: usize = 2;
+pub(super) const POOLS: usize = 2;
 
 /// Returns the list for a request, if a thread has to wait for it.
-pub(super) fn lane_of(request: &FileRequest) -> Option<usize> {
+pub(super) fn pool_of(request: &FileRequest) -> Option<usize> {
     let waits = request.target.file.waits()
         || matches!(request.kind, FileKind::SyncData | FileKind::SyncAll);
     waits.then(|| usize::from(request.target.file.ends_by_itself()))
@@ -56,14 +56,14 @@ pub(super) fn lane_of(request: &FileRequest) -> Option<usize> {
 pub(super) struct WaitingJobs {
     /// Requests that have not started, oldest first.
     queue: RequestQueue,
-    pub(super) at_work: Vec<Work>,
+    pub(super) at_work: Vec<BegunRequest>,
     threads: usize,
     /// The threads without work.
     idle: usize,
 }
 
 /// A request that a thread has started, until it returns.
-pub(super) struct Work {
+pub(super) struct BegunRequest {
     id: u64,
     call: BlockingCall,
     /// Its cancellation was requested.
@@ -77,14 +77,14 @@ enum BlockingCall {
     /// This thread is in a call, is about to enter one, or has just left it.
     Waits(HANDLE),
     /// The kernel has started an operation on this file, with its status at this address.
-    Flies(HANDLE, usize),
+    Pending(HANDLE, usize),
 }
 
 // SAFETY: `Send` requires that another thread may use the value.
 // - the handles are passed to CancelSynchronousIo and CancelIoEx, which any thread may call.
 unsafe impl Send for BlockingCall {}
 
-impl Work {
+impl BegunRequest {
     /// Asks the kernel to cancel the operation, if it has one.
     fn cancel(&self) {
         match self.call {
@@ -95,7 +95,7 @@ impl Work {
                 //   before it ends or starts anything else that could be cancelled.
                 unsafe { CancelSynchronousIo(thread) };
             }
-            BlockingCall::Flies(file, address) => {
+            BlockingCall::Pending(file, address) => {
                 // SAFETY: CancelIoEx requires an open file. It looks for a request that was made
                 // with this address, and does not access the memory there.
                 // - open: the request has a reference to it, and this is cleared, as above, before
@@ -116,7 +116,7 @@ impl WaitingJobs {
     }
 
     /// Returns whether a new thread is needed, and counts it. `None` if no request is queued.
-    pub(super) fn hire(&mut self) -> Option<bool> {
+    pub(super) fn begin(&mut self) -> Option<bool> {
         if self.queue.is_empty() {
             return None;
         }
@@ -150,23 +150,24 @@ impl WaitingJobs {
     ///
     /// Returns whether there are any.
     pub(super) fn remind(&self) -> bool {
-        let deaf = |work: &&Work| work.is_cancelled && matches!(work.call, BlockingCall::Waits(_));
-        self.at_work.iter().filter(deaf).map(Work::cancel).count() > 0
+        let deaf =
+            |work: &&BegunRequest| work.is_cancelled && matches!(work.call, BlockingCall::Waits(_));
+        self.at_work.iter().filter(deaf).map(BegunRequest::cancel).count() > 0
     }
 
-    fn work(&mut self, id: u64) -> Option<&mut Work> {
+    fn work(&mut self, id: u64) -> Option<&mut BegunRequest> {
         self.at_work.iter_mut().find(|work| work.id == id)
     }
 }
 
 /// The handles that a thread needs to wait, each made when first needed.
 #[derive(Default)]
-struct Tools {
+struct WaitTools {
     thread: Option<OwnedHandle>,
     event: Option<OwnedHandle>,
 }
 
-impl Tools {
+impl WaitTools {
     /// Returns a handle of this thread.
     fn thread(&mut self) -> Result<HANDLE, SystemCode> {
         if self.thread.is_none() {
@@ -198,17 +199,17 @@ impl SharedService {
     /// Starts a thread of a list, which was already counted.
     ///
     /// If it cannot start and there is no other, the queued requests fail.
-    pub(super) fn start_waiting(self: &Arc<Self>, lane: usize) {
+    pub(super) fn start_waiting(self: &Arc<Self>, pool: usize) {
         let shared = Arc::clone(self);
         let builder = thread::Builder::new().name("port-files".to_owned());
-        let Err(error) = builder.spawn(move || shared.wait(lane)) else { return };
+        let Err(error) = builder.spawn(move || shared.wait(pool)) else { return };
         let mut state = self.lock();
-        let it = &mut state.lanes[lane];
+        let it = &mut state.pools[pool];
         it.threads -= 1;
         if it.threads > 0 {
             // The existing threads perform them; one of them may be idle.
             drop(state);
-            self.has_work[lane].notify_one();
+            self.has_work[pool].notify_one();
             return;
         }
         let queue = it.queue.take_all();
@@ -221,40 +222,41 @@ impl SharedService {
     }
 
     /// Runs one thread of a list.
-    fn wait(&self, lane: usize) {
-        let mut tools = Tools::default();
+    fn wait(&self, pool: usize) {
+        let mut tools = WaitTools::default();
         let mut state = self.lock();
         loop {
-            if let Some(request) = state.lanes[lane].queue.pop() {
-                let work = Work { id: request.id, call: BlockingCall::None, is_cancelled: false };
-                state.lanes[lane].at_work.push(work);
+            if let Some(request) = state.pools[pool].queue.pop() {
+                let work =
+                    BegunRequest { id: request.id, call: BlockingCall::None, is_cancelled: false };
+                state.pools[pool].at_work.push(work);
                 drop(state);
-                self.wait_for(lane, request, &mut tools);
+                self.wait_for(pool, request, &mut tools);
                 state = self.lock();
                 continue;
             }
             if state.is_over {
                 break;
             }
-            state.lanes[lane].idle += 1;
-            let woken = self.has_work[lane].wait_timeout(state, REST);
+            state.pools[pool].idle += 1;
+            let woken = self.has_work[pool].wait_timeout(state, REST);
             let (waited, time) = woken.unwrap_or_else(PoisonError::into_inner);
             state = waited;
-            state.lanes[lane].idle -= 1;
-            if time.timed_out() && state.lanes[lane].queue.is_empty() {
+            state.pools[pool].idle -= 1;
+            if time.timed_out() && state.pools[pool].queue.is_empty() {
                 break;
             }
         }
-        state.lanes[lane].threads -= 1;
+        state.pools[pool].threads -= 1;
     }
 
     /// Performs a request to its end, or until it is cancelled.
-    fn wait_for(&self, lane: usize, mut request: FileRequest, tools: &mut Tools) {
+    fn wait_for(&self, pool: usize, mut request: FileRequest, tools: &mut WaitTools) {
         let mut is_over = false;
         while !is_over {
-            let result = self.call(lane, &request, tools);
+            let result = self.call(pool, &request, tools);
             let mut state = self.lock();
-            let it = &mut state.lanes[lane];
+            let it = &mut state.pools[pool];
             let place = it.at_work.iter().position(|work| work.id == request.id);
             let is_cancelled = place.is_some_and(|place| {
                 it.at_work[place].call = BlockingCall::None;
@@ -272,11 +274,11 @@ impl SharedService {
     /// Notes what the thread of a request does from now on.
     ///
     /// Returns whether the request was cancelled.
-    fn turn(&self, lane: usize, id: u64, call: BlockingCall) -> bool {
+    fn turn(&self, pool: usize, id: u64, call: BlockingCall) -> bool {
         let mut state = self.lock();
-        let Some(work) = state.lanes[lane].work(id) else { return false };
+        let Some(work) = state.pools[pool].work(id) else { return false };
         work.call = call;
-        let is_flying = matches!(work.call, BlockingCall::Flies(..));
+        let is_flying = matches!(work.call, BlockingCall::Pending(..));
         if work.is_cancelled && is_flying {
             work.cancel();
         }
@@ -286,13 +288,13 @@ impl SharedService {
     /// Makes the next call of a request, and waits for it.
     fn call(
         &self,
-        lane: usize,
+        pool: usize,
         request: &FileRequest,
-        tools: &mut Tools,
+        tools: &mut WaitTools,
     ) -> Result<usize, SystemCode> {
         let Some(call) = OverlappedCall::of(request)? else { return Ok(0) };
         let (thread, event) = (tools.thread()?, tools.event()?);
-        if self.turn(lane, request.id, BlockingCall::Waits(thread)) {
+        if self.turn(pool, request.id, BlockingCall::Waits(thread)) {
             return Err(ERROR_OPERATION_ABORTED);
         }
         if matches!(request.kind, FileKind::SyncData | FileKind::SyncAll) {
@@ -316,7 +318,7 @@ impl SharedService {
             return Err(code_of(status));
         }
         if status == STATUS_PENDING {
-            self.turn(lane, request.id, BlockingCall::Flies(call.file, block.addr()));
+            self.turn(pool, request.id, BlockingCall::Pending(call.file, block.addr()));
             while status == STATUS_PENDING {
                 // SAFETY: WaitForSingleObject requires an open handle.
                 // - `tools` owns it.

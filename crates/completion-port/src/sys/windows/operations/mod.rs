@@ -54,7 +54,7 @@ const MUCH: usize = 1 << 20;
 /// The size that AcceptEx requires for an address.
 const ADDRESS: usize = size_of::<SOCKADDR_STORAGE>() + 16;
 
-/// An operation, and the memory to which the kernel writes its result. While `flies` is set, the
+/// An operation, and the memory to which the kernel writes its result. While `is_pending` is set, the
 /// kernel owns all of it except the request and the connection.
 #[repr(C)]
 struct SocketTransfer {
@@ -75,7 +75,7 @@ pub(super) type TransferPlace = usize;
 
 /// Queues a packet with a place, as if a call had ended. [`OverlappedOperations::complete`] gets
 /// the place.
-pub(super) type Sign<'s> = &'s dyn Fn(TransferPlace);
+pub(super) type CompletionSignal<'s> = &'s dyn Fn(TransferPlace);
 
 /// A transfer that has started and not ended.
 struct PendingTransfer {
@@ -85,7 +85,7 @@ struct PendingTransfer {
     serial: u64,
     descriptor: Descriptor,
     /// The kernel has the transfer, or has ended it and no thread has processed its packet.
-    flies: bool,
+    is_pending: bool,
     /// A thread is making the call. It has the memory and will continue with it.
     is_being_called: bool,
     /// The error with which the call failed immediately.
@@ -95,7 +95,7 @@ struct PendingTransfer {
 }
 
 // SAFETY: `Send` requires that another thread may use the value.
-// - `memory` comes from a box of a type that may be sent; only the thread that clears `flies` under
+// - `memory` comes from a box of a type that may be sent; only the thread that clears `is_pending` under
 //   the lock makes a box of it again.
 unsafe impl Send for PendingTransfer {}
 
@@ -115,7 +115,7 @@ impl PendingTransfer {
 struct TransferState {
     /// Submitted requests that have not started, oldest first.
     fresh: Vec<SocketRequest>,
-    aboard: HashMap<TransferPlace, PendingTransfer>,
+    pending: HashMap<TransferPlace, PendingTransfer>,
     /// The place of each pending transfer, by request id.
     places: HashMap<u64, TransferPlace>,
     /// Completed requests that have not been taken.
@@ -139,7 +139,7 @@ impl Default for OverlappedOperations {
 }
 
 /// The result of a transfer that the kernel has finished.
-enum Met {
+enum CompletionInfo {
     Done(usize),
     /// A datagram has filled the room, and the rest was lost.
     Cut(usize),
@@ -260,13 +260,13 @@ fn bind_for(descriptor: Descriptor, target: &Address) -> Result<(), WinsockCode>
 const FEW: usize = 8;
 
 /// A list of parts in the form of the calls. A call has read the list when it returns.
-struct Parts {
+struct PartList {
     few: [WSABUF; FEW],
     many: Vec<WSABUF>,
     count: usize,
 }
 
-impl Parts {
+impl PartList {
     /// Makes a list of the remaining parts of a buffer, at most `most` bytes.
     ///
     /// If there are none, the list has one empty part.
@@ -341,19 +341,19 @@ impl SocketTransfer {
     ///
     /// # Safety
     ///
-    /// `flight` is a pointer from `Box::into_raw`. It was [prepared](Self::prepare), and nothing
+    /// `transfer` is a pointer from `Box::into_raw`. It was [prepared](Self::prepare), and nothing
     /// else uses it. From the call to its end, nothing accesses it except for its status, and
     /// nothing frees it.
-    unsafe fn call(flight: *mut Self) -> WinsockCode {
+    unsafe fn call(transfer: *mut Self) -> WinsockCode {
         // SAFETY: `&raw mut` of a field requires a pointer to an object.
         // - the caller guarantees that it points to a box's object.
-        let overlapped = unsafe { &raw mut (*flight).overlapped };
+        let overlapped = unsafe { &raw mut (*transfer).overlapped };
         // SAFETY: as above.
-        let flags = unsafe { &raw mut (*flight).flags };
+        let flags = unsafe { &raw mut (*transfer).flags };
         // SAFETY: a reference requires that the object is valid and not used by others during its
         // lifetime.
         // - the caller guarantees it; the reference ends with this statement.
-        let (address, size) = unsafe { &mut (*flight).address }.as_mut_ptrs();
+        let (address, size) = unsafe { &mut (*transfer).address }.as_mut_ptrs();
         // SAFETY: reading requires that the object is valid and that nothing writes to it.
         // - as above.
         let len = unsafe { *size };
@@ -361,7 +361,7 @@ impl SocketTransfer {
         // lifetime.
         // - the caller guarantees it; the reference is not used after any of the calls below. After
         //   the call another thread may free the memory before this one continues.
-        let request = unsafe { &(*flight).request };
+        let request = unsafe { &(*transfer).request };
         let (kind, socket) = (request.kind, socket(request.target.descriptor));
         let has_target = request.target.address.is_some();
         let most = match kind {
@@ -369,13 +369,13 @@ impl SocketTransfer {
             SocketKind::SendAll => MUCH,
             _ => usize::MAX,
         };
-        let mut parts = Parts::of(request.buffer.as_ref(), most);
+        let mut parts = PartList::of(request.buffer.as_ref(), most);
         let (parts, count) = parts.list();
         match kind {
             // SAFETY: `accept` has the requirements of this function.
-            SocketKind::Accept => unsafe { Self::accept(flight, overlapped) },
+            SocketKind::Accept => unsafe { Self::accept(transfer, overlapped) },
             // SAFETY: `connect` has the requirements of this function.
-            SocketKind::Connect => unsafe { Self::connect(flight, overlapped) },
+            SocketKind::Connect => unsafe { Self::connect(transfer, overlapped) },
             SocketKind::Receive => {
                 // SAFETY: WSARecv reads `count` buffers at the second argument before it returns.
                 // Until it has finished, it writes at most as many bytes to each buffer as its
@@ -451,18 +451,18 @@ impl SocketTransfer {
     /// # Safety
     ///
     /// As for [`call`](Self::call); `overlapped` belongs to the transfer.
-    unsafe fn accept(flight: *mut Self, overlapped: *mut OVERLAPPED) -> WinsockCode {
+    unsafe fn accept(transfer: *mut Self, overlapped: *mut OVERLAPPED) -> WinsockCode {
         // SAFETY: `&raw mut` of a field requires a pointer to an object.
         // - the caller guarantees that it points to a box's object.
-        let names = unsafe { &raw mut (*flight).names }.cast();
+        let names = unsafe { &raw mut (*transfer).names }.cast();
         // SAFETY: reading requires that the object is valid and not written to.
         // - the caller guarantees it.
-        let socket = socket(unsafe { (*flight).request.target.descriptor });
+        let socket = socket(unsafe { (*transfer).request.target.descriptor });
         let Some(accept) = extensions(socket).accept else { return WSAEOPNOTSUPP };
         // SAFETY: a reference requires that the object is valid and not written to during its
         // lifetime.
         // - the caller guarantees it; the reference is not used after the call.
-        let Some(connection) = (unsafe { &(*flight).connection }) else {
+        let Some(connection) = (unsafe { &(*transfer).connection }) else {
             return WSAEOPNOTSUPP;
         };
         let connection = super::options::socket(connection.as_source().name.number);
@@ -484,14 +484,14 @@ impl SocketTransfer {
     /// # Safety
     ///
     /// As for [`call`](Self::call); `overlapped` belongs to the transfer.
-    unsafe fn connect(flight: *mut Self, overlapped: *mut OVERLAPPED) -> WinsockCode {
+    unsafe fn connect(transfer: *mut Self, overlapped: *mut OVERLAPPED) -> WinsockCode {
         // SAFETY: reading requires that the object is valid and not written to.
         // - the caller guarantees it.
-        let socket = socket(unsafe { (*flight).request.target.descriptor });
+        let socket = socket(unsafe { (*transfer).request.target.descriptor });
         // SAFETY: a reference requires that the object is valid and not used by others during its
         // lifetime.
         // - the caller guarantees it; the reference ends with this statement.
-        let (address, size) = unsafe { &mut (*flight).address }.as_mut_ptrs();
+        let (address, size) = unsafe { &mut (*transfer).address }.as_mut_ptrs();
         // SAFETY: reading requires that the object is valid and that nothing writes to it.
         // - as above.
         let len = unsafe { *size };
@@ -505,10 +505,10 @@ impl SocketTransfer {
     }
 
     /// Returns the result of a call that the kernel has finished.
-    fn met(&mut self) -> Met {
+    fn met(&mut self) -> CompletionInfo {
         let count = self.overlapped.InternalHigh;
         if self.overlapped.Internal == 0 {
-            return Met::Done(count);
+            return CompletionInfo::Done(count);
         }
         let (mut len, mut flags) = (0, 0);
         // SAFETY: WSAGetOverlappedResult reads an OVERLAPPED, and writes a count and flags. With
@@ -524,11 +524,11 @@ impl SocketTransfer {
             )
         };
         match code_of(done != 0) {
-            0 => Met::Done(count),
+            0 => CompletionInfo::Done(count),
             WSAEMSGSIZE
                 if matches!(self.request.kind, SocketKind::Receive | SocketKind::ReceiveFrom) =>
             {
-                Met::Cut(count)
+                CompletionInfo::Cut(count)
             }
             code => {
                 if matches!(self.request.kind, SocketKind::Send | SocketKind::SendAll) {
@@ -541,7 +541,7 @@ impl SocketTransfer {
                     });
                     self.request.advance(count.min(left));
                 }
-                Met::Failed(code)
+                CompletionInfo::Failed(code)
             }
         }
     }
@@ -622,26 +622,26 @@ impl OverlappedOperations {
     }
 
     /// Starts the submitted requests. `sign` reports those that fail immediately.
-    pub(super) fn flush(&self, sign: Sign<'_>) {
+    pub(super) fn flush(&self, sign: CompletionSignal<'_>) {
         loop {
             let mut state = self.lock();
             if state.fresh.is_empty() {
                 return;
             }
-            let flight = SocketTransfer::new(state.fresh.remove(0));
-            let (id, descriptor) = (flight.request.id, flight.request.target.descriptor);
-            let memory = Box::into_raw(flight);
-            let aboard = PendingTransfer {
+            let transfer = SocketTransfer::new(state.fresh.remove(0));
+            let (id, descriptor) = (transfer.request.id, transfer.request.target.descriptor);
+            let memory = Box::into_raw(transfer);
+            let pending = PendingTransfer {
                 memory,
                 serial: 0,
                 descriptor,
-                flies: false,
+                is_pending: false,
                 is_being_called: false,
                 refused: None,
                 is_cancelled: false,
             };
             state.places.insert(id, memory.addr());
-            state.aboard.insert(memory.addr(), aboard);
+            state.pending.insert(memory.addr(), pending);
             drop(state);
             // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
             // - it was made above, and the kernel does not have it.
@@ -650,16 +650,16 @@ impl OverlappedOperations {
     }
 
     /// Submits the remaining part of a pending transfer to the kernel.
-    fn start(&self, mut flight: Box<SocketTransfer>, sign: Sign<'_>) {
-        let prepared = flight.prepare();
-        let memory = Box::into_raw(flight);
+    fn start(&self, mut transfer: Box<SocketTransfer>, sign: CompletionSignal<'_>) {
+        let prepared = transfer.prepare();
+        let memory = Box::into_raw(transfer);
         let place = memory.addr();
         let mut state = self.lock();
         state.serials += 1;
         let serial = state.serials;
-        if let Some(aboard) = state.aboard.get_mut(&place) {
-            (aboard.memory, aboard.serial, aboard.flies) = (memory, serial, true);
-            aboard.is_being_called = true;
+        if let Some(pending) = state.pending.get_mut(&place) {
+            (pending.memory, pending.serial, pending.is_pending) = (memory, serial, true);
+            pending.is_being_called = true;
         }
         drop(state);
         let code = match prepared {
@@ -673,16 +673,16 @@ impl OverlappedOperations {
         };
         let mut state = self.lock();
         // The transfer may have ended by now, and another one may have the same memory.
-        let mut aboard = state.aboard.get_mut(&place).filter(|aboard| aboard.serial == serial);
-        if let Some(aboard) = &mut aboard {
-            aboard.is_being_called = false;
+        let mut pending = state.pending.get_mut(&place).filter(|pending| pending.serial == serial);
+        if let Some(pending) = &mut pending {
+            pending.is_being_called = false;
         }
         if matches!(code, 0 | WSA_IO_PENDING) {
-            if let Some(aboard) = aboard.filter(|aboard| aboard.is_cancelled) {
-                aboard.cancel();
+            if let Some(pending) = pending.filter(|pending| pending.is_cancelled) {
+                pending.cancel();
             }
-        } else if let Some(aboard) = aboard {
-            aboard.refused = Some(code);
+        } else if let Some(pending) = pending {
+            pending.refused = Some(code);
             drop(state);
             // No packet reports it, or one does so in addition.
             sign(place);
@@ -695,58 +695,58 @@ impl OverlappedOperations {
     pub(super) fn complete(
         &self,
         place: TransferPlace,
-        sign: Sign<'_>,
+        sign: CompletionSignal<'_>,
         is_there: impl FnOnce(Descriptor) -> bool,
     ) -> Option<u64> {
         let mut state = self.lock();
         // The program may have made its own calls, with its own memory.
-        let aboard = state.aboard.get_mut(&place).filter(|aboard| aboard.flies)?;
+        let pending = state.pending.get_mut(&place).filter(|pending| pending.is_pending)?;
         let mut is_lost = false;
-        if aboard.refused.is_none() && !aboard.has_status() {
+        if pending.refused.is_none() && !pending.has_status() {
             // The packet belongs to an earlier transfer in the same memory, or to the program:
             // Windows writes the status before it returns a packet. Wine may have lost this status:
             // it does so if the thread that made the call ends just as the call completes. Such a
             // thread has returned from the call.
-            if aboard.is_being_called || !is_wine() || aboard.cancel() {
+            if pending.is_being_called || !is_wine() || pending.cancel() {
                 return None;
             }
-            is_lost = !aboard.has_status();
+            is_lost = !pending.has_status();
         }
-        aboard.flies = false;
-        let refused = aboard.refused.take();
-        let (memory, was_cancelled) = (aboard.memory, aboard.is_cancelled);
+        pending.is_pending = false;
+        let refused = pending.refused.take();
+        let (memory, was_cancelled) = (pending.memory, pending.is_cancelled);
         drop(state);
         // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
-        // - it belongs to a transfer whose `flies` was set, as checked above; only this thread has
+        // - it belongs to a transfer whose `is_pending` was set, as checked above; only this thread has
         //   cleared it;
         // - the kernel has written a status, after which it does not access the memory; or it has
         //   refused the call; or the call has returned, and the kernel knows no such request.
-        let mut flight = unsafe { Box::from_raw(memory) };
+        let mut transfer = unsafe { Box::from_raw(memory) };
         let is_receive =
-            matches!(flight.request.kind, SocketKind::Receive | SocketKind::ReceiveFrom);
+            matches!(transfer.request.kind, SocketKind::Receive | SocketKind::ReceiveFrom);
         let met = match refused {
-            Some(WSAEMSGSIZE) if is_receive => Met::Cut(flight.room()),
-            Some(_) => Met::Refused,
-            None if is_lost => Met::Failed(WSA_OPERATION_ABORTED),
-            None => flight.met(),
+            Some(WSAEMSGSIZE) if is_receive => CompletionInfo::Cut(transfer.room()),
+            Some(_) => CompletionInfo::Refused,
+            None if is_lost => CompletionInfo::Failed(WSA_OPERATION_ABORTED),
+            None => transfer.met(),
         };
         let is_over = match met {
-            Met::Failed(WSA_OPERATION_ABORTED) if was_cancelled => false,
-            met => flight.note(met, is_there),
+            CompletionInfo::Failed(WSA_OPERATION_ABORTED) if was_cancelled => false,
+            met => transfer.note(met, is_there),
         };
         let mut state = self.lock();
         let is_cancelled =
-            state.is_over || state.aboard.get(&place).is_some_and(|aboard| aboard.is_cancelled);
+            state.is_over || state.pending.get(&place).is_some_and(|pending| pending.is_cancelled);
         if !is_over && !is_cancelled {
             drop(state);
-            self.start(flight, sign);
+            self.start(transfer, sign);
             return None;
         }
         // The request reports the bytes done so far. It is cancelled only if a part remains.
-        flight.request.is_cancelled |= !is_over;
-        let SocketTransfer { request, .. } = *flight;
+        transfer.request.is_cancelled |= !is_over;
+        let SocketTransfer { request, .. } = *transfer;
         let id = request.id;
-        state.aboard.remove(&place);
+        state.pending.remove(&place);
         state.places.remove(&id);
         let is_dropped = state.is_over;
         if !is_dropped {
@@ -772,18 +772,18 @@ impl OverlappedOperations {
             return Some(state.fresh.remove(place));
         }
         let place = *state.places.get(&id)?;
-        if let Some(aboard) = state.aboard.get_mut(&place) {
-            aboard.is_cancelled = true;
-            if aboard.flies {
-                aboard.cancel();
+        if let Some(pending) = state.pending.get_mut(&place) {
+            pending.is_cancelled = true;
+            if pending.is_pending {
+                pending.cancel();
             }
         }
         None
     }
 
     /// Returns the number of operations that have started and not ended.
-    pub(super) fn flying(&self) -> usize {
-        self.lock().aboard.len()
+    pub(super) fn pending(&self) -> usize {
+        self.lock().pending.len()
     }
 
     /// Asks the kernel to cancel everything, when the reactor is dropped.
@@ -791,8 +791,8 @@ impl OverlappedOperations {
         let mut state = self.lock();
         state.is_over = true;
         let (fresh, ended) = (std::mem::take(&mut state.fresh), std::mem::take(&mut state.ended));
-        for aboard in state.aboard.values().filter(|aboard| aboard.flies) {
-            aboard.cancel();
+        for pending in state.pending.values().filter(|pending| pending.is_pending) {
+            pending.cancel();
         }
         drop(state);
         // The lock is released, since this runs code of buffers.
@@ -804,7 +804,7 @@ impl PendingTransfer {
     /// Returns whether the kernel has written the result of the call.
     fn has_status(&self) -> bool {
         // SAFETY: `&raw const` of a field requires a pointer to an object.
-        // - it points to a box's object. Only `complete` makes the box again, and it clears `flies`
+        // - it points to a box's object. Only `complete` makes the box again, and it clears `is_pending`
         //   before.
         let status = unsafe { &raw const (*self.memory).overlapped.Internal };
         // SAFETY: reading requires a valid object; the kernel may write it meanwhile, so it is read
@@ -822,10 +822,10 @@ impl SocketTransfer {
     }
 
     /// Notes the result of a call. Returns false if a part remains to be done.
-    fn note(&mut self, met: Met, is_there: impl FnOnce(Descriptor) -> bool) -> bool {
+    fn note(&mut self, met: CompletionInfo, is_there: impl FnOnce(Descriptor) -> bool) -> bool {
         let (descriptor, kind) = (self.request.target.descriptor, self.request.kind);
         let result = match met {
-            Met::Done(count) => match kind {
+            CompletionInfo::Done(count) => match kind {
                 SocketKind::Accept => self.take_connection(),
                 SocketKind::Connect => self.take_peer(),
                 SocketKind::Receive | SocketKind::ReceiveFrom => {
@@ -841,15 +841,15 @@ impl SocketTransfer {
                     return self.request.is_complete();
                 }
             },
-            Met::Cut(count) => {
+            CompletionInfo::Cut(count) => {
                 (self.request.done, self.request.target.is_cut) = (count, true);
                 Ok(())
             }
-            Met::Refused => {
+            CompletionInfo::Refused => {
                 self.request.target.is_declined = true;
                 Ok(())
             }
-            Met::Failed(code) => Err(code),
+            CompletionInfo::Failed(code) => Err(code),
         };
         match result {
             Ok(()) => {

@@ -53,16 +53,16 @@ type Between = Box<dyn FnOnce(super::TransferPlace)>;
 /// # Safety
 ///
 /// As for [`SocketTransfer::call`].
-unsafe fn noted_call(flight: *mut SocketTransfer) -> WinsockCode {
+unsafe fn noted_call(transfer: *mut SocketTransfer) -> WinsockCode {
     if let Some(between) = IN_BETWEEN.take() {
-        between(flight.addr());
+        between(transfer.addr());
     }
     // SAFETY: reading demands that the place is valid and not written to.
     // - the caller says so; the kernel does not have it yet.
-    let kind = unsafe { (*flight).request.kind };
+    let kind = unsafe { (*transfer).request.kind };
     // SAFETY: `call` demands what this function demands.
     // - `between` has at most looked at the status.
-    let code = unsafe { SocketTransfer::call(flight) };
+    let code = unsafe { SocketTransfer::call(transfer) };
     if matches!(code, 0 | WSA_IO_PENDING) {
         CARRIED.with_borrow_mut(|carried| carried.push(kind));
     }
@@ -418,7 +418,7 @@ fn a_datagram_that_is_cut_at_once_is_told_once() {
         assert_eq!(cut.target.address.unwrap().as_ip(), Some(far.local_addr().unwrap()));
     }
     assert!(ended_within(&afd, QUIET).is_empty());
-    assert_eq!(afd.operations.flying(), 0);
+    assert_eq!(afd.operations.pending(), 0);
 }
 
 /// A packet of an earlier transfer in the same memory, or of a call of the program, may be taken at
@@ -462,7 +462,7 @@ fn a_packet_that_is_none_of_a_flight_brings_no_second_call() {
         assert_eq!((ended.id, ended.done), (name, 3), "{:?}", ended.fault);
     }
     assert!(ended_within(&afd, QUIET).is_empty());
-    assert_eq!(afd.operations.flying(), 0);
+    assert_eq!(afd.operations.pending(), 0);
 }
 
 #[test]
