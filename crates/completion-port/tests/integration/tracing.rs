@@ -78,19 +78,22 @@ fn listening(listen: impl Fn(&str) + Send + Sync + 'static, act: impl FnOnce() +
     test.join().unwrap();
 }
 
-/// Checks that docs/STALLS.md has a row for each event, with all its fields.
+/// Checks that docs/STALLS.md lists each event with its fields, or names them for all events.
 fn assert_explained(told: &[String]) {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/STALLS.md");
     let page = std::fs::read_to_string(page).unwrap();
     let (_, page) = page.split_once("## The events").unwrap();
+    let (common, list) = page.split_once("\n- ").unwrap();
+    let items: Vec<_> = list.split("\n- ").collect();
     for line in told {
         let (_, event) = line.split_once(' ').unwrap();
         let (message, fields) = event.split_once('[').unwrap();
-        let row = page.lines().find(|row| row.starts_with(&format!("| `{message}` |")));
-        let row = row.unwrap_or_else(|| panic!("docs/STALLS.md has no row for `{message}`"));
+        let item = items.iter().find(|item| item.starts_with(&format!("`{message}` (")));
+        let item = item.unwrap_or_else(|| panic!("docs/STALLS.md does not list `{message}`"));
         for field in fields.split('[') {
-            let name = field.split_once('=').unwrap().0;
-            assert!(row.contains(&format!("`{name}`")), "`{name}` of `{message}` is not explained");
+            let name = format!("`{}`", field.split_once('=').unwrap().0);
+            let is_explained = item.contains(&name) || common.contains(&name);
+            assert!(is_explained, "{name} of `{message}` is not explained");
         }
     }
 }
