@@ -1,12 +1,14 @@
-//! Room for a wait to work in.
+//! The room that a wait works in.
 
 use crate::engine::Scratch;
 
-/// Room for the packets of one wait: how many it takes at most, and the buffers for the questions
-/// to the kernel, which each wait uses again. The buffers grow when a thread is alone at its port,
-/// wants more packets, and the kernel has more to report than fits.
+/// The room for the packets of one wait: how many it takes at most, and the buffers for the
+/// kernel's events, which waits reuse.
 ///
-/// Make one batch for each thread; it may serve several ports in turn.
+/// The buffers grow when a thread is alone at its port, wants more packets, and the kernel has more
+/// events than fit.
+///
+/// Make one batch for each thread. A batch may serve several ports in turn.
 ///
 /// ```
 /// use completion_port::Batch;
@@ -19,28 +21,29 @@ pub struct Batch {
     pub(crate) scratch: Scratch,
 }
 
-/// How many packets a wait takes unless the caller says otherwise.
+/// The default number of packets that a wait takes.
 const USUAL: usize = 64;
 
 impl Batch {
-    /// Room for 64 packets.
+    /// Creates a batch with room for 64 packets.
     #[must_use]
     pub fn new() -> Self {
         Self::with_capacity(USUAL)
     }
 
-    /// Room for `capacity` packets. With room for none, a wait returns at once and takes nothing.
+    /// Creates a batch with room for `capacity` packets. Without any room, a wait returns
+    /// immediately and takes nothing.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         Self { capacity, scratch: Scratch::new() }
     }
 
-    /// From now on a wait takes at most `capacity` packets.
+    /// Sets how many packets a wait takes at most from now on.
     pub fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;
     }
 
-    /// How many packets a wait takes at most.
+    /// Returns how many packets a wait takes at most.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity

@@ -1,4 +1,4 @@
-//! Makes a port.
+//! Settings that make a port.
 
 use std::marker::PhantomData;
 
@@ -12,10 +12,10 @@ use crate::types::config::{BlockDetection, FileEngine, Readiness};
 use crate::types::error::{Call, Error, Result};
 use crate::types::source::KernelId;
 
-/// Settings for a new port; [`Port::builder`] begins with the usual ones.
+/// Settings for a new port. [`Port::builder`] returns the defaults.
 ///
-/// The settings know nothing of the port's types. [`PortBuilder::build`] takes those from how the
-/// port is used, or from what is written at the `let`.
+/// The settings don't depend on the port's types. The compiler infers these at
+/// [`PortBuilder::build`], from how the port is used or from an annotation.
 ///
 /// # Examples
 ///
@@ -40,7 +40,7 @@ pub struct PortBuilder<B = Vec<u8>> {
     file_engine: FileEngine,
     readiness: Readiness,
     queue_delays: bool,
-    /// What a buffer is; the builder has none.
+    /// The type of the buffers. The builder contains none.
     buffers: PhantomData<fn(B) -> B>,
 }
 
@@ -58,57 +58,61 @@ impl Default for PortBuilder {
     }
 }
 
-/// How many processors the process may use.
+/// Returns how many processors the process may use.
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl<B> PortBuilder<B> {
-    /// How many threads may run with packets at once; 0 means the number of processors that the
-    /// process may use ([`std::thread::available_parallelism`]).
+    /// Sets how many threads may run with packets simultaneously. 0 means the number of processors
+    /// that the process may use ([`std::thread::available_parallelism`]).
     pub fn concurrency(mut self, threads: usize) -> Self {
         self.concurrency = threads;
         self
     }
 
-    /// How the port finds out that a thread which runs with packets blocks. The usual setting is
-    /// the best that the system offers.
+    /// Sets how the port detects that a handler is blocking. The default is the best method the
+    /// system offers.
     pub fn block_detection(mut self, detection: BlockDetection) -> Self {
         self.block_detection = detection;
         self
     }
 
-    /// Whether the port arms each descriptor anew for each report, as it has to on systems without
-    /// edge-triggered sets. That costs a system call for each packet. The setting exists so that
-    /// the code for such systems can be tested on this one.
+    /// Makes the port arm each descriptor again after each report, as on systems without
+    /// edge-triggered sets.
+    ///
+    /// That costs a system call for each packet. The setting exists to test the code for such
+    /// systems on this one.
     #[cfg(feature = "sim")]
     pub fn one_shot_kernel(mut self, one_shot: bool) -> Self {
         self.one_shot_kernel = one_shot;
         self
     }
 
-    /// How the port does those operations on files that have to wait for a disk. The usual setting is the best that
-    /// the system offers.
+    /// Sets how the port performs operations on files that have to wait for a disk. The default is
+    /// the best method the system offers.
     pub fn file_engine(mut self, engine: FileEngine) -> Self {
         self.file_engine = engine;
         self
     }
 
-    /// How the system tells the port that sockets are ready, where it has more than one way. The default is
-    /// [`Readiness::Automatic`].
+    /// Sets how the system reports to the port that sockets are ready, if it has more than one way.
+    /// The default is [`Readiness::Automatic`].
     pub fn readiness(mut self, readiness: Readiness) -> Self {
         self.readiness = readiness;
         self
     }
 
-    /// Whether the port measures from the first how long its packets stand in the queue; not so unless it
-    /// is asked for. See [`Port::measure_queue_delays`].
+    /// Measures, from the start, how long packets wait in the queue. Off by default.
+    ///
+    /// See [`Port::measure_queue_delays`].
     pub fn queue_delays(mut self, measured: bool) -> Self {
         self.queue_delays = measured;
         self
     }
 
-    /// What the port's operations send and fill: a [`Buffer`]. `Vec<u8>` unless this is called.
+    /// Sets the type of [`Buffer`] that the port's operations send and fill. The default is
+    /// `Vec<u8>`.
     ///
     /// # Examples
     ///
@@ -146,9 +150,12 @@ impl<B> PortBuilder<B> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DescriptorLimit`](crate::ErrorKind::DescriptorLimit) or [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) if the system has no descriptor
-    /// or memory left; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if [`BlockDetection::Switches`], [`FileEngine::Ring`] or a
-    /// [`Readiness`] was asked for by name and the system does not offer it here.
+    /// - [`ErrorKind::DescriptorLimit`](crate::ErrorKind::DescriptorLimit) or
+    ///   [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory): the system has no descriptor or
+    ///   memory left.
+    /// - [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): you chose
+    ///   [`BlockDetection::Switches`], [`FileEngine::Ring`] or a [`Readiness`] explicitly, and this
+    ///   system does not offer it.
     pub fn build<K, M>(self) -> Result<Port<K, M, B>> {
         let backend = sys::native(self.one_shot_kernel, self.file_engine, self.readiness)
             .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
@@ -159,8 +166,9 @@ impl<B> PortBuilder<B> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if [`BlockDetection::Switches`] was asked for and the simulated kernel
-    /// was told that it has no such records.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if you chose
+    /// [`BlockDetection::Switches`] and the simulated kernel is configured without the scheduler's
+    /// records.
     #[cfg(feature = "sim")]
     pub fn build_simulated<K, M>(self, kernel: &crate::sim::Kernel) -> Result<Port<K, M, B>> {
         let backend = kernel.backend(self.one_shot_kernel);
@@ -185,8 +193,8 @@ impl<B> PortBuilder<B> {
 }
 
 impl<K> Port<K> {
-    /// A port with the usual settings, to which only the message `()` can be posted. For messages of
-    /// another type: `Port::builder().build()`.
+    /// Makes a port with the default settings, whose only message is `()`. For messages of another
+    /// type, use `Port::builder().build()`.
     ///
     /// # Errors
     ///
@@ -212,8 +220,8 @@ impl<K> Port<K> {
 /// Implemented for one type only, so that `Port::builder` compiles without annotations.
 /// [`PortBuilder::build`] makes a port of any types.
 impl Port<(), ()> {
-    /// Settings for a port of any types. They begin as the usual ones: as many threads may run as
-    /// there are processors.
+    /// Returns the default settings, for a port of any types. By default, as many threads may run
+    /// as there are processors.
     ///
     /// # Examples
     ///

@@ -11,14 +11,13 @@ use crate::types::error::{Error, Refused, Result};
 use crate::types::interest::Interest;
 use crate::types::trigger::{Terms, Trigger};
 
-/// Changes to registrations, to be applied by [`Port::process`] in the order they were added, and
-/// after that their results: one for each.
+/// Changes to registrations. [`Port::process`] applies them in the order they were added, and
+/// leaves one result for each.
 ///
-/// There are two levels of failure, which must not be mixed up. If the *call* fails, nothing was
-/// applied, and every change is still here. If the call succeeds, each change has a result of its
-/// own, and what was refused is given back; that holds also if the batch is empty because the time
-/// is over. A call in which a change was refused does not sleep, so that its caller sees the
-/// refusal.
+/// There are two levels of failure. If the *call* fails, it has applied nothing, and every change
+/// is still here. If the call succeeds, each change has its own result, and the keys of refused
+/// changes are returned. This includes a call whose batch is empty because its timeout has expired.
+/// A call in which a change was refused does not sleep, so that its caller sees the refusal.
 ///
 /// # Examples
 ///
@@ -62,23 +61,23 @@ enum PortChange<'c, K, B> {
 }
 
 impl<'c, K, B> Changes<'c, K, B> {
-    /// No changes.
+    /// Creates an empty list.
     #[must_use]
     pub fn new() -> Self {
         Self { list: Vec::new(), results: Vec::new(), refused: Vec::new() }
     }
 
-    /// Adds a registration; as [`Port::register`].
+    /// Adds a registration, as [`Port::register`] makes it.
     pub fn register(&mut self, registration: Registration<'c, K>) {
         self.list.push(PortChange::Register(registration));
     }
 
-    /// Adds the rearming of a token; as [`Ready::rearm`]. A token knows its port, and is rearmed there.
+    /// Adds the rearming of a token, as by [`Ready::rearm`]. The token is rearmed on its own port.
     pub fn rearm(&mut self, ready: Ready<'c, K, B>) {
         self.list.push(PortChange::Rearm(ready, None));
     }
 
-    /// Adds the rearming of a token with another filter and trigger; as [`Ready::rearm_as`].
+    /// Adds the rearming of a token with another filter and trigger, as by [`Ready::rearm_as`].
     pub fn rearm_as(
         &mut self,
         ready: Ready<'c, K, B>,
@@ -88,56 +87,57 @@ impl<'c, K, B> Changes<'c, K, B> {
         self.list.push(PortChange::Rearm(ready, Some(trigger.terms(interest))));
     }
 
-    /// Adds the enabling of a registration by its name; as [`Port::enable`].
+    /// Adds the enabling of a registration by its name, as by [`Port::enable`].
     pub fn enable(&mut self, id: Id, interest: Interest, trigger: impl Trigger<K>) {
         self.list.push(PortChange::Enable(id, trigger.terms(interest)));
     }
 
-    /// Adds a request for one more report; as [`Port::enable_also`].
+    /// Adds a request for one extra report, as by [`Port::enable_also`].
     pub fn enable_also(&mut self, id: Id, interest: Interest) {
         self.list.push(PortChange::EnableAlso(id, interest));
     }
 
-    /// Adds a disabling; as [`Port::disable`].
+    /// Adds a disabling, as by [`Port::disable`].
     pub fn disable(&mut self, id: Id) {
         self.list.push(PortChange::Disable(id));
     }
 
-    /// Adds a removal; as [`Port::remove`].
+    /// Adds a removal, as by [`Port::remove`].
     pub fn remove(&mut self, id: Id) {
         self.list.push(PortChange::Remove(id));
     }
 
-    /// How many changes wait to be applied.
+    /// Returns the number of changes that are not applied yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether no change waits to be applied.
+    /// Returns true if no change is waiting to be applied.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The results of the changes that the last [`Port::process`] applied, in order: the name of the
-    /// registration concerned, or why the change was refused.
+    /// Returns the results of the changes that the last [`Port::process`] applied, in order.
+    ///
+    /// Each is the name of the registration, or the reason why the change was refused.
     pub fn results(&self) -> &[Result<Id>] {
         &self.results
     }
 
-    /// Takes the refused changes out, each with what it gives back. What is not taken out is dropped
-    /// by the next [`Port::process`].
+    /// Takes the refused changes out, each with its key if it had one. The next [`Port::process`]
+    /// drops those that remain.
     pub fn refused(&mut self) -> Drain<'_, RefusedChange<K>> {
         self.refused.drain(..)
     }
 
-    /// Whether any of the changes that have just been applied was refused.
+    /// Returns whether any of the changes just applied was refused.
     pub(crate) fn any_was_refused(&self) -> bool {
         !self.refused.is_empty()
     }
 
-    /// Whether all of them were.
+    /// Returns whether all of the changes just applied were refused.
     pub(crate) fn all_were_refused(&self) -> bool {
         self.refused.len() == self.results.len()
     }
@@ -209,19 +209,19 @@ pub struct RefusedChange<K> {
 }
 
 impl<K> RefusedChange<K> {
-    /// Which change it was: its place in [`Changes::results`].
+    /// Returns the index of the change in [`Changes::results`].
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Why it was refused.
+    /// Returns why the change was refused.
     #[must_use]
     pub fn error(&self) -> Error {
         self.error
     }
 
-    /// The error, and the key if the change had one.
+    /// Returns the error, and the key if the change had one.
     #[must_use]
     pub fn into_parts(self) -> (Error, Option<K>) {
         (self.error, self.key)

@@ -7,11 +7,12 @@ use crate::backend::Backend;
 use crate::engine::TimerName;
 use crate::state::moment::Moment;
 
-/// A point in time: so long from now, or an [`Instant`].
+/// A point in time: a [`Duration`] from now, or an [`Instant`].
 ///
-/// A [`Duration`] counts from the call to which it is given, by the port's clock. An [`Instant`] is of the
-/// system's monotonic clock, by which ports go as well. A port on a simulated kernel (feature `sim`) has a clock of
-/// its own: there an instant stands for as long as it is ahead of the system's clock.
+/// A [`Duration`] counts from the call that receives it, by the port's clock. An [`Instant`] is a
+/// time on the system's monotonic clock, which ports use too. A port on a simulated kernel (feature
+/// `sim`) has its own clock. There, an instant means the same distance from now as on the system's
+/// clock.
 ///
 /// A deadline beyond the range of the clock, some hundreds of years, is never reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,8 @@ enum TimerKind {
 }
 
 impl Deadline {
-    /// The moment that is meant by the clock of a port on this back end. It is never too early.
+    /// Converts the deadline to the clock of a port on this back end. The result is never too
+    /// early.
     #[inline]
     pub(crate) fn moment(self, backend: &dyn Backend) -> Moment {
         match self.0 {
@@ -46,9 +48,10 @@ impl From<Instant> for Deadline {
     }
 }
 
-/// The name of a message that is posted at a time to come, on its port. A port never uses a name again. Of the ports of
-/// one kernel no two give the same, as long as none of them has set four thousand million timers: another one of them
-/// finds nothing by it.
+/// The name of a message that is posted at a future time.
+///
+/// A port never reuses a name. Ports of the same kernel assign different names, until one of them
+/// has set four thousand million timers. So another port finds nothing by such a name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TimerId(pub(crate) TimerName);
 

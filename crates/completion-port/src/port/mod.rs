@@ -1,4 +1,4 @@
-//! The port: the public calls.
+//! The port and its public calls.
 
 pub(crate) mod batch;
 mod builder;
@@ -30,32 +30,33 @@ use crate::port::raw::Raw;
 use crate::sync::yield_now;
 use crate::types::source::KernelId;
 
-/// An I/O completion port: one queue of packets that any number of threads wait on, fed by the
-/// state of registered sockets and by posted messages.
+/// An I/O completion port: one queue of packets that any number of threads wait on, fed by
+/// registered sockets and posted messages.
 ///
-/// `K` is the type of the keys, which stand for the registered descriptors, `M` that of the
-/// messages: `()` unless the program says otherwise. The port owns both while they are with it.
-/// When it is dropped, it drops those that it still has.
+/// `K` is the type of the keys, which stand for the registered descriptors. `M` is the type of the
+/// messages, by default `()`. The port owns keys and messages while it holds them, and drops those
+/// that remain when it is dropped.
 ///
 /// # Threads
 ///
-/// Every method may be called from any thread at any time. Of the threads that wait, at most as
-/// many as the *concurrency value* run with packets at once; the one that waited last is released
+/// Any thread may call any method at any time. Of the threads that wait, at most as many as the
+/// *concurrency value* run with packets simultaneously. The thread that waited last is released
 /// first.
 ///
 /// A thread counts as running from the moment it gets a packet, or its wait times out, until it
-/// waits again, exits, or sleeps in the kernel. The port knows at once when a thread waits again or
-/// exits. It knows that a thread sleeps when the thread says so by [`Port::blocking`], or else
-/// within about two milliseconds if another thread waits meanwhile.
+/// waits again, exits, or sleeps in the kernel. The port learns immediately that a thread waits
+/// again or exits. It learns that a thread sleeps when the thread announces that with
+/// [`Port::blocking`], or else within about two milliseconds if another thread is waiting.
 ///
 /// # Platform notes
 ///
-/// On Windows, NetBSD and OpenBSD only [`Port::blocking`] reports a thread that sleeps.
+/// On Windows, NetBSD and OpenBSD the port learns only from [`Port::blocking`] that a thread
+/// sleeps.
 ///
-/// Linux: one `epoll` set, with each descriptor in it once, edge-triggered; see
-/// [epoll(7)](https://man7.org/linux/man-pages/man7/epoll.7.html). In a forked child every call is
-/// refused with [`ErrorKind::Forked`](crate::ErrorKind::Forked), and dropping the port closes its descriptors and does nothing
-/// else.
+/// Linux: the port uses one `epoll` set, with each descriptor in it once, edge-triggered (see
+/// [epoll(7)](https://man7.org/linux/man-pages/man7/epoll.7.html)). In a forked child every call is
+/// refused with [`ErrorKind::Forked`](crate::ErrorKind::Forked), and dropping the port only closes
+/// its descriptors.
 ///
 /// # Examples
 ///
@@ -90,15 +91,16 @@ pub struct Port<K, M = (), B = Vec<u8>> {
     messages: Cells<M>,
 }
 
-/// The keys of a port, and the engine, which knows the owner of each.
+/// The keys of a port, and the engine, which tracks the owner of each.
 pub(crate) struct Store<K, B> {
     pub(crate) engine: OwnedEngine,
-    /// At which kernel the engine's numbers mean something.
+    /// The kernel that the engine's descriptor numbers belong to.
     pub(crate) kernel: KernelId,
     pub(crate) keys: Keys<K>,
-    /// Operations in flight, by their numbers.
+    /// Operations in flight, by op index.
     pub(crate) operations: Cells<OpData<B>>,
-    /// How tasks go on, once one was started: so that a port without any asks nothing of its buffers.
+    /// Runs deferred tasks. Set when the first task starts, so that ports without tasks do not
+    /// require buffers to be tasks.
     pub(crate) runs_deferred: OnceLock<fn(&Self) -> bool>,
 }
 
@@ -120,8 +122,8 @@ impl<K, B> DeferredWork for Store<K, B> {
     }
 }
 
-/// A port's share of its engine. The engine ends when the port drops this, and not in another
-/// thread some time later.
+/// A port's share of its engine. Dropping this waits until it can drop the engine, so that the
+/// engine does not end later in another thread.
 pub(crate) struct OwnedEngine(ManuallyDrop<Arc<Engine>>);
 
 impl OwnedEngine {
@@ -140,12 +142,12 @@ impl Deref for OwnedEngine {
 
 impl Drop for OwnedEngine {
     fn drop(&mut self) {
-        // SAFETY: `take` demands that the value is not used again.
-        // - it is about to be gone, and has no drop of its own.
+        // SAFETY: `ManuallyDrop::take` requires that the value is not used again.
+        // - `self` is being dropped, and `ManuallyDrop` does not drop the value.
         let mut engine = unsafe { ManuallyDrop::take(&mut self.0) };
-        // A thread that is just giving up its seat, or a port that asks about a descriptor, may
-        // hold on to the engine for a few instructions. It would not do to check for such a thread
-        // and then let go: one could come in between, and be the last owner.
+        // A thread that is giving up its worker, or a port that asks about a descriptor, may keep
+        // the engine for a few instructions. Checking for such a thread and then dropping this
+        // share would race with one that arrives in between and becomes the last owner.
         while let Err(shared) = Arc::try_unwrap(engine) {
             if shared.forked() {
                 break;
@@ -157,14 +159,14 @@ impl Drop for OwnedEngine {
 }
 
 impl<K, M, B> Port<K, M, B> {
-    /// How many threads may run with packets at once.
+    /// Returns how many threads may run with packets simultaneously.
     #[must_use]
     pub fn concurrency(&self) -> usize {
         self.store.engine.limit()
     }
 
-    /// The calls for bindings to other languages, in which handlers keep no token and know descriptors by
-    /// number.
+    /// Returns the calls for bindings to other languages, where handlers keep no token and know
+    /// descriptors by number.
     #[inline]
     #[must_use]
     pub fn raw(&self) -> Raw<'_, K, M, B> {
@@ -193,7 +195,8 @@ impl<K, M, B> Port<K, M, B> {
 }
 
 impl<K, M, B> fmt::Debug for Port<K, M, B> {
-    /// The slots, the threads and the queue, for hunting stalls; `docs/STALLS.md` explains each line.
+    /// Writes the slots, the threads and the queue, to diagnose stalls. `docs/STALLS.md` explains
+    /// each line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.store.engine.fmt(f)
     }
@@ -212,7 +215,7 @@ mod tests {
     use crate::types::error::ErrorKind;
     use crate::types::interest::{Interest, OneShot};
 
-    /// A slot that has given every name it has is not given out again, and everything else goes on.
+    /// A slot that has used all its names is not assigned again, and everything else continues.
     #[test]
     fn a_slot_without_a_name_left_is_retired() {
         const NAMES: u32 = 3;
@@ -224,7 +227,7 @@ mod tests {
         let first = register();
         port.remove_and_wait(first, None).unwrap();
         let mut names = HashSet::from([first]);
-        // As if it had been used for all names but the last few.
+        // As if it had used all names but the last few.
         let engine = port.engine();
         let last = engine.first_generation() + GENERATIONS - NAMES;
         engine.slot(0).begin_with(last % GENERATIONS);
@@ -242,7 +245,7 @@ mod tests {
         }
         assert_eq!(slots, [0, 0, 0, 1, 1, 1]);
         assert_eq!(port.stats().registered, 0);
-        // A port whose slots are retired still comes to its end.
+        // A port whose slots are retired can still shut down.
         port.shutdown().unwrap();
         let closed = port.wait(&mut Batch::new(), None).unwrap_err();
         assert_eq!(closed.kind(), ErrorKind::Closed);

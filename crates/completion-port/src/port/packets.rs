@@ -21,19 +21,19 @@ use crate::types::interest::Events;
 /// One packet.
 #[non_exhaustive]
 pub enum Packet<'p, K, M, B = Vec<u8>> {
-    /// A one-shot registration reports; the key is the handler's until it is rearmed.
+    /// A one-shot registration reports. The handler owns the key until it rearms it.
     Ready(Ready<'p, K, B>),
-    /// A persistent registration reports; it stays enabled, and the packet has a clone of the key.
+    /// A persistent registration reports, and stays enabled. The packet holds a clone of the key.
     Notified(Notified<K>),
     /// A posted message.
     Posted(M),
-    /// A registration has ended by [`Port::remove`]; its key comes back. No other packet of it
+    /// A registration has ended by [`Port::remove`]. This returns its key. None of its packets
     /// follows, but another thread may still hold an earlier one of a persistent registration.
     Removed(Id, K),
-    /// An operation that was started by a token has ended. [`Completed::into_parts`] gives the token back, and what has
-    /// become of the operation.
+    /// An operation that was started by a token has ended. [`Completed::into_parts`] returns the
+    /// token and the operation's outcome.
     Completed(Completed<'p, K, B>),
-    /// An operation of a shared association has ended; the packet has a clone of the key.
+    /// An operation of a shared association has ended. The packet holds a clone of the key.
     SharedCompleted(SharedCompleted<'p, K, B>),
 }
 
@@ -77,25 +77,25 @@ pub struct Notified<K> {
 }
 
 impl<K> Notified<K> {
-    /// The registration's name.
+    /// Returns the registration's name.
     #[must_use]
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// The conditions that held.
+    /// Returns the conditions that held.
     #[must_use]
     pub fn events(&self) -> Events {
         self.events
     }
 
-    /// The clone of the key that came with this packet.
+    /// Returns the clone of the key that came with this packet.
     #[must_use]
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// Keeps that clone.
+    /// Keeps the clone of the key.
     #[must_use]
     pub fn into_key(self) -> K {
         self.key
@@ -111,11 +111,11 @@ impl<K> fmt::Debug for Notified<K> {
     }
 }
 
-/// The packets of one wait. Each is moved out when the iterator comes to it.
+/// The packets of one wait. The iterator moves each one out when it reaches it.
 ///
-/// What is left when it is dropped goes back to the front of the queue. If a thread is stuck with
-/// one packet, an idle thread takes the rest from its iterator after a millisecond or two. A thread
-/// that comes to wait may take them sooner.
+/// When the iterator is dropped, its remaining packets return to the front of the queue. If a
+/// thread is stuck with one packet, an idle thread takes the rest from its iterator after a
+/// millisecond or two. A thread that comes to wait may take them sooner.
 ///
 /// The iterator cannot leave the thread that waited.
 ///
@@ -139,19 +139,20 @@ pub struct Packets<'b, 'p, K, M, B = Vec<u8>> {
     room: usize,
     deadline: Option<Moment>,
     worker: Option<Rc<CurrentWorker>>,
-    /// Whether there was a packet, or the wait is over without one.
+    /// There was a packet, or the wait has ended without one.
     settled: bool,
-    /// Packets bring clones of the keys, also those of one-shot registrations.
+    /// Every packet of a registration holds a clone of the key, even if the registration is
+    /// one-shot.
     clones: bool,
 }
 
 impl<'b, 'p, K, M, B> Packets<'b, 'p, K, M, B> {
-    /// A wait that takes nothing.
+    /// Creates the iterator of a wait that takes nothing.
     pub(crate) fn none(port: &'p Port<K, M, B>, scratch: &'b mut Scratch) -> Self {
         Self { port, scratch, room: 0, deadline: None, worker: None, settled: true, clones: false }
     }
 
-    /// What a wait of `worker` has brought.
+    /// Creates the iterator over the result of a wait of `worker`.
     pub(crate) fn waited(
         port: &'p Port<K, M, B>,
         scratch: &'b mut Scratch,
@@ -166,7 +167,7 @@ impl<'b, 'p, K, M, B> Packets<'b, 'p, K, M, B> {
         Self { port, scratch, room, deadline, worker, settled, clones }
     }
 
-    /// The same packets, with clones of all keys. How they are cloned must be known to the port.
+    /// Makes each packet bring a clone of its key. The port must already know how to clone keys.
     #[inline]
     pub(crate) fn with_clones(mut self) -> Self {
         self.clones = true;
@@ -175,7 +176,7 @@ impl<'b, 'p, K, M, B> Packets<'b, 'p, K, M, B> {
 }
 
 impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
-    /// A packet whose key the caller owns now. The key stays in its cell.
+    /// Builds a packet whose key now belongs to the caller. The key stays in its cell.
     #[inline]
     fn ready(&self, slot: &'p Slot, index: u32, events: Events) -> Packet<'p, K, M, B> {
         let store = self.port.store();
@@ -184,18 +185,18 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         Packet::Ready(Ready { held, key: PhantomData })
     }
 
-    /// A packet of a posted message.
+    /// Builds the packet of a posted message.
     #[inline]
     fn posted(&self, cell: u32, worker: &Worker) -> Packet<'p, K, M, B> {
-        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-        // - owned: the message's node came off the queue, and stands there once;
+        // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+        // - owned: this thread took the message's node off the queue, which holds it only once;
         // - a value: the message was put there before its node was queued.
         let message = unsafe { self.port.messages().take(cell) };
         self.port.engine().free_post(worker, cell);
         Packet::Posted(message)
     }
 
-    /// Any packet; `None` if there is nothing for the caller in it.
+    /// Builds a packet of any kind. Returns `None` if it holds nothing for the caller.
     fn unpack(&self, taken: Taken<'p>, worker: &Worker) -> Option<Packet<'p, K, M, B>> {
         let engine = self.port.engine();
         let keys = &self.port.keys().cells;
@@ -210,20 +211,20 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             Taken::Operation(op_index) => self.operation(op_index, worker),
             Taken::Notified(name, events) => {
                 let key = {
-                    // If the clone panics, this still gives the node back, and the packet is made
+                    // If the clone panics, this still returns the node, and the packet is made
                     // again.
                     let mut node = Cloning { engine, name, worker, unreported: events };
                     let clone = self.port.clone_key().expect("set before the first such packet");
-                    // SAFETY: `clone_with` demands that the caller owns the cell, with a value in
-                    // it, until it returns.
+                    // SAFETY: `clone_with` requires that the caller owns the cell until it returns,
+                    // and that the cell holds a value.
                     // - owned: the node is this thread's until `node` is dropped;
-                    // - a value: the key lies in its cell whenever the slot is not held.
+                    // - a value: the key is in its cell whenever the slot is not held.
                     let key = unsafe { keys.clone_with(name_parts(name).0, clone) };
                     node.unreported = Events::NONE;
                     key
                 };
                 if engine.forked() {
-                    // The clone has forked, and this is the child.
+                    // Cloning the key has forked, and this is the child.
                     return None;
                 }
                 if traces_packets() {
@@ -232,18 +233,18 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
             Taken::Removed(name) => {
-                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+                // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
                 // - owned: the node is this thread's and will not be queued again;
-                // - a value: the key lies in its cell whenever the slot is not held.
+                // - a value: the key is in its cell whenever the slot is not held.
                 let key = unsafe { keys.take(name_parts(name).0) };
                 engine.free(name);
                 Some(Packet::Removed(Id(name), key))
             }
             Taken::Gone(name) => {
                 engine.release_number(name);
-                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+                // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
                 // - owned: the node is this thread's and will not be queued again;
-                // - a value: the key lies in its cell whenever the slot is not held.
+                // - a value: the key is in its cell whenever the slot is not held.
                 let key = unsafe { keys.take(name_parts(name).0) };
                 engine.free(name);
                 drop(key);
@@ -252,12 +253,15 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         }
     }
 
-    /// The next packet that the seat has been handed, of any kind; whether there was one, and whether there is something for the caller in it.
+    /// Takes the worker's next packet, of any kind.
+    ///
+    /// The outer `None`: there is none. The inner `None`: it holds nothing for the caller.
     #[inline(never)]
     fn next_other(&self, worker: &Worker, first: Node) -> Option<Option<Packet<'p, K, M, B>>> {
         let engine = self.port.engine();
         if first == NIL {
-            // Messages and operations have their own path: what may be any packet passes through memory.
+            // Messages and operations have their own path. On the general path a packet passes
+            // through memory.
             match engine.next_without_turn(worker) {
                 Some(Taken::Posted(cell)) => return Some(Some(self.posted(cell, worker))),
                 Some(Taken::Operation(op_index)) => return Some(self.operation(op_index, worker)),
@@ -268,24 +272,24 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         Some(self.unpack(taken, worker))
     }
 
-    /// A clone of the key of a node that came off the seat's chain, and has not had its turn.
+    /// Clones the key of a node that was taken from the worker's chain and has not had its turn.
     #[inline]
     fn clone_key(&self, index: u32) -> K {
         let clone = self.port.clone_key().expect("set before the first such wait");
         // If the clone panics, this still queues the node.
         let node = Unfinished { engine: self.port.engine(), index, turn: NodeTurn::Check };
-        // SAFETY: `clone_with` demands that the caller owns the cell, with a value in it, until
-        // it returns.
-        // - owned: the node came off the seat's chain, and has not had its turn;
-        // - a value: the key lies in its cell whenever the slot is not held.
+        // SAFETY: `clone_with` requires that the caller owns the cell until it returns, and that
+        // the cell holds a value.
+        // - owned: this thread took the node from its worker's chain, and the node has not had its
+        //   turn;
+        // - a value: the key is in its cell whenever the slot is not held.
         let key = unsafe { self.port.keys().cells.clone_with(index, clone) };
         std::mem::forget(node);
         key
     }
 
-    /// The next packet that the seat has been handed, with a clone of its key; whether there was one, and
-    /// whether there is something for the caller in it.
-    // Where it is called the key's token is, which would pass through memory if this were a part of it.
+    /// Takes the worker's next packet, with a clone of its key. Returns what `next_other` returns.
+    // Not inlined: otherwise the key's token in the caller would pass through memory.
     #[inline(never)]
     fn next_cloned(&self, worker: &Worker) -> Option<Option<Packet<'p, K, M, B>>> {
         let engine = self.port.engine();
@@ -301,8 +305,11 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         }
     }
 
-    /// The same in all but the common case, which is a packet of a one-shot registration. `first` is a node whose turn has
-    /// not come, if one was taken, and `made` the clone of its key; `NIL` otherwise.
+    /// Does what `next_cloned` does, in every case except the common one, a packet of a one-shot
+    /// registration.
+    ///
+    /// If a node was taken whose turn has not come, `first` is that node and `made` the clone of
+    /// its key. Otherwise `first` is `NIL`.
     #[inline(never)]
     fn next_other_cloned(
         &self,
@@ -315,8 +322,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let taken = engine.next_by(worker, first, |index, slot| {
             let clone = made.take().unwrap_or_else(|| self.clone_key(index));
             if engine.forked() {
-                // The clone has forked, and this is the child: what was handed to the parent is the
-                // parent's.
+                // Cloning the key has forked, and this is the child. The packets of this worker
+                // belong to the parent.
                 return NodeTurn::Nothing;
             }
             let turn = slot.take_and_park();
@@ -345,15 +352,15 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         })
     }
 
-    /// Ends the iterator, also if the thread has another packet later.
+    /// Ends the iterator, even if the thread gets another packet later.
     #[inline]
     fn end(&mut self) -> Option<Packet<'p, K, M, B>> {
         self.worker = None;
         None
     }
 
-    /// Waits for the rest of the time: what the thread was handed brought no packet, since it was
-    /// disabled or drained meanwhile.
+    /// Waits for the rest of the time. The packets of this wait had nothing to report, because
+    /// their registrations were disabled or drained meanwhile.
     #[cold]
     fn wait_on(&mut self) {
         let engine = self.port.engine();
@@ -361,8 +368,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             self.settled = true;
             return;
         }
-        // The thread may have waited on another port since, and so given this seat up. Or it has
-        // this seat for one wait only, and must give it up before it takes another.
+        // The thread may have waited on another port since, and so have given up this worker. Or it
+        // has this worker for one wait only, and must give it up before it takes another.
         self.worker = None;
         let worker = take_worker(engine);
         let waited =
@@ -372,12 +379,12 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     }
 }
 
-/// A node that needs something done after user code has been called. The drop does it if that code
-/// panics.
+/// A node that needs further work after user code was called. If that code panics, the drop does
+/// the work.
 struct Unfinished<'e> {
     engine: &'e Engine,
     index: u32,
-    /// What its turn was; [`NodeTurn::Check`] if it has had none yet.
+    /// The turn it had; [`NodeTurn::Check`] if it has had none yet.
     turn: NodeTurn,
 }
 
@@ -388,13 +395,13 @@ impl Drop for Unfinished<'_> {
                 self.engine.queue_again(self.index)
             }
             NodeTurn::Collect => self.engine.announce_collected(),
-            // Nothing is left to be done, or there is a packet that has the clone.
+            // There is nothing to do, or a packet holds the clone.
             NodeTurn::Nothing | NodeTurn::Held(_) | NodeTurn::Cloned(_) => {}
         }
     }
 }
 
-/// Drops a clone that was made for a packet, of a node whose turn was something else.
+/// Drops a clone that was made for a packet, when the node's turn was something else.
 #[cold]
 #[inline(never)]
 fn discard<K>(engine: &Engine, index: u32, turn: NodeTurn, clone: K) {
@@ -408,7 +415,7 @@ struct Cloning<'e> {
     engine: &'e Engine,
     name: Name,
     worker: &'e Worker,
-    /// What no packet will report if the clone panics.
+    /// The events that no packet will report if the clone panics.
     unreported: Events,
 }
 
@@ -425,7 +432,7 @@ impl<'p, K, M, B: Buffer> Iterator for Packets<'_, 'p, K, M, B> {
     fn next(&mut self) -> Option<Self::Item> {
         let engine = self.port.engine();
         if engine.forked() {
-            // What was handed to the parent is the parent's.
+            // The packets of this worker belong to the parent.
             return None;
         }
         loop {
@@ -451,7 +458,7 @@ impl<'p, K, M, B: Buffer> Iterator for Packets<'_, 'p, K, M, B> {
                     return Some(packet);
                 }
                 None if self.settled => return self.end(),
-                // A clone of a key has forked, and this is the child.
+                // Cloning a key has forked, and this is the child.
                 _ if engine.forked() => return None,
                 Some(None) => {}
                 None => self.wait_on(),

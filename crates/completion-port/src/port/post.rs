@@ -1,4 +1,4 @@
-//! Messages: the calls of a port that post them and take them back.
+//! The calls of a port that post messages and cancel them.
 
 use crate::engine::Posting;
 use crate::port::Port;
@@ -9,14 +9,15 @@ use crate::types::error::{Refused, Result};
 impl<K, M, B> Port<K, M, B> {
     /// Queues a message and wakes at most one thread for it: the one that waited last.
     ///
-    /// Later messages use the room of earlier ones again. The port gives the memory back when it is
-    /// dropped: a port that has had a million messages in its queue at once keeps the memory for a
+    /// Later messages reuse the memory of earlier ones. The port frees it only when it is dropped:
+    /// if its queue once held a million messages simultaneously, the port keeps the memory for a
     /// million.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory), [`ErrorKind::Forked`](crate::ErrorKind::Forked); the message is given
-    /// back.
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed),
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory),
+    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked). The error returns the message.
     ///
     /// # Examples
     ///
@@ -44,8 +45,9 @@ impl<K, M, B> Port<K, M, B> {
         self.begin_post(message, Ok).map(|posting| posting.queue_found(worker.as_deref()))
     }
 
-    /// Puts `message` into a cell, unless `admit` refuses what is being posted. What it returns is to be used at
-    /// once: it keeps the port locked.
+    /// Puts `message` into a cell, unless `admit` refuses the posting.
+    ///
+    /// The result keeps the port locked, so use it immediately.
     #[inline]
     fn begin_post<'p>(
         &'p self,
@@ -60,28 +62,30 @@ impl<K, M, B> Port<K, M, B> {
                 return Err(Refused::new(error, message));
             }
         };
-        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
-        // - owned: the cell was reserved just now, and no other thread knows it;
-        // - empty: a cell is given up only after its message was moved out.
+        // SAFETY: `put` requires that the caller owns the cell and that it is empty.
+        // - owned: the cell was just reserved, and no other thread knows it;
+        // - empty: a cell is freed only after its message was moved out.
         unsafe { self.messages.put(posting.cell(), message) };
         Ok(posting)
     }
 
-    /// Has the calling thread handle `message` next, before what else it has left of its last wait, and
-    /// wakes no other thread for it. It is for a handler that goes on with its own work in another
-    /// packet, as a runtime does with a task that has just become ready: the data is in the cache of
-    /// this processor.
+    /// Queues a message for the current thread, ahead of its remaining packets, and wakes no other
+    /// thread to handle it.
     ///
-    /// The packet is the next item of the thread's [`Packets`](crate::Packets), even if the batch is full by then, or
-    /// the first one of its next wait. Of several such messages the last one comes first. As with the
-    /// rest of a batch, the message goes to another thread if this one announces that it blocks, is
-    /// found asleep, or does not come to it for a millisecond or so while another thread is idle; so an
-    /// idle thread may be woken to keep watch.
+    /// A handler uses it to continue its own work in another packet, as a runtime does with a task
+    /// that has just become ready. The data is in this processor's cache.
     ///
-    /// So that the other packets have their turn, at most 64 messages in a row go in front, over however many
-    /// waits: the count begins anew when the thread comes to wait with none of them left. A further one goes to the
-    /// end of the queue, where the thread finds it when it waits. Where the calling thread does not run packets of
-    /// this port, the message is queued as by [`post`](Self::post).
+    /// The packet is the next item of the thread's [`Packets`](crate::Packets), even if the batch
+    /// is full by then, or the first one of its next wait. Of several such messages, the last one
+    /// comes first. Like the rest of a batch, the message goes to another thread if this one
+    /// announces that it blocks, is found asleep, or does not reach the message for about a
+    /// millisecond while another thread is idle. So an idle thread may be woken to keep watch.
+    ///
+    /// So that other packets get their turn, at most 64 such messages in a row go first, over any
+    /// number of waits. The count restarts when the thread comes to wait with none of them left.
+    /// Further messages go to the end of the queue, where the thread finds them when it waits. If
+    /// the calling thread does not run packets of this port, the message is queued as by
+    /// [`post`](Self::post).
     ///
     /// # Errors
     ///
@@ -114,17 +118,21 @@ impl<K, M, B> Port<K, M, B> {
         self.begin_post(message, Ok).map(|posting| posting.put_next(worker.as_deref()))
     }
 
-    /// Posts a message at a time to come: it is queued then, as by [`post`](Self::post), and never earlier.
-    /// While a thread waits at the port, or comes to wait within a millisecond, the message is at most that
-    /// late. If all threads are in their handlers, the first one that comes back finds it.
+    /// Posts a message at a future time. It is queued then, as by [`post`](Self::post), and never
+    /// earlier.
     ///
-    /// Messages for the same moment are queued in the order in which they were posted. While there are timers,
-    /// each wait looks at the clock; a timer that is due before all others may wake a thread, so that it sleeps
-    /// no longer than that. To set and to cancel one takes a number of steps that grows with the logarithm of
-    /// how many there are.
+    /// While a thread waits on the port, or comes to wait within a millisecond, the message is at
+    /// most that late. If all threads are running handlers, the first one that returns to wait
+    /// finds it.
     ///
-    /// When the port is closed, messages whose time has not come are not handed out any more:
-    /// [`cancel_post`](Self::cancel_post) still gives them back, and what is left is dropped with the port.
+    /// Messages for the same moment are queued in the order in which they were posted. While there
+    /// are timers, each wait reads the clock. A timer that is due before all others may wake a
+    /// thread, so that it sleeps no longer than that. Setting or cancelling a timer takes a number
+    /// of steps that grows with the logarithm of the number of timers.
+    ///
+    /// Once the port is closed, messages that are not due yet are no longer delivered.
+    /// [`cancel_post`](Self::cancel_post) still returns them, and the port drops the rest when it
+    /// is dropped.
     ///
     /// # Errors
     ///
@@ -165,8 +173,10 @@ impl<K, M, B> Port<K, M, B> {
         Ok(TimerId(posting.queue_at(at)))
     }
 
-    /// Takes back a message whose time has not come. `None` if it is queued or was handed out already, if it
-    /// was taken back before, or in a forked child.
+    /// Cancels a message that is not due yet, and returns it.
+    ///
+    /// Returns `None` if the message is already queued or delivered, if it was cancelled before, or
+    /// in a forked child.
     ///
     /// # Examples
     ///
@@ -182,10 +192,11 @@ impl<K, M, B> Port<K, M, B> {
     /// ```
     pub fn cancel_post(&self, timer: TimerId) -> Option<M> {
         self.store.engine.cancel_post(timer.0, |cell| {
-            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-            // - owned: `Engine::cancel_post` has taken the timer, which alone knew the cell, out of the
-            //   heap, and keeps the lock until the cell is moved out;
-            // - a value: `post_at` put the message there under the same lock under which it set the timer.
+            // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+            // - owned: only the timer knew the cell. `Engine::cancel_post` has taken the timer out
+            //   of the heap, and keeps the lock until the message is moved out;
+            // - a value: `post_at` put the message there under the same lock under which it set the
+            //   timer.
             unsafe { self.messages.take(cell) }
         })
     }

@@ -1,4 +1,4 @@
-//! Registrations: the calls of a port that make, change and end them.
+//! The calls of a port that make, change and end registrations.
 
 use std::time::Duration;
 
@@ -15,24 +15,26 @@ use crate::types::source::{Descriptor, Source, SourceName};
 use crate::types::trigger::{Terms, Trigger};
 
 impl<K, M, B> Port<K, M, B> {
-    /// Registers a descriptor and enables it. If a condition that the filter asks for holds
-    /// already, a packet follows at once.
+    /// Registers a descriptor and enables it.
+    ///
+    /// If a requested condition already holds, a packet follows immediately.
     ///
     /// # Errors
     ///
-    /// The key is given back, and nothing is registered:
-    /// - [`ErrorKind::AlreadyRegistered`]: on this port ([`Error::registration`] names it), or on another
-    ///   one of the process ([`Error::is_on_another_port`]); that registration is untouched.
-    /// - [`ErrorKind::BadDescriptor`], [`ErrorKind::NotPollable`]: closed, or of a kind that cannot
-    ///   be watched, such as a regular file.
-    /// - [`ErrorKind::WrongKernel`]: a simulated socket, and this port is not on its kernel, or a real
-    ///   one on a simulated port.
-    /// - [`ErrorKind::WatchLimit`], [`ErrorKind::OutOfMemory`]: may succeed later.
+    /// On failure, nothing is registered and the error returns the key:
+    /// - [`ErrorKind::AlreadyRegistered`]: the descriptor is registered on this port
+    ///   ([`Error::registration`] names the registration), or on another port of the process
+    ///   ([`Error::is_on_another_port`]). That registration is untouched.
+    /// - [`ErrorKind::BadDescriptor`], [`ErrorKind::NotPollable`]: the descriptor is closed, or of
+    ///   a kind that cannot be watched, such as a regular file.
+    /// - [`ErrorKind::WrongKernel`]: a simulated socket whose kernel is not this port's, or a real
+    ///   socket on a simulated port.
+    /// - [`ErrorKind::WatchLimit`], [`ErrorKind::OutOfMemory`]: the call may succeed later.
     /// - [`ErrorKind::Closed`], [`ErrorKind::Forked`].
     ///
     /// # Threads
     ///
-    /// The first packet may be handled by another thread before this returns.
+    /// Another thread may handle the first packet before this returns.
     ///
     /// # Examples
     ///
@@ -57,8 +59,10 @@ impl<K, M, B> Port<K, M, B> {
         self.register_as(Call::Register, registration, None, false)
     }
 
-    /// Registers a descriptor. If it is `associated`, it is watched for that from the first, and not armed: a
-    /// token has the key, which the caller makes, unless it is `shared`.
+    /// Registers a descriptor, or associates it.
+    ///
+    /// With `associated`, the port watches the descriptor for that interest from the start, but
+    /// doesn't arm it. Unless it is `shared`, the caller makes a token, which holds the key.
     fn register_as(
         &self,
         call: Call,
@@ -68,7 +72,7 @@ impl<K, M, B> Port<K, M, B> {
     ) -> Result<Id, Refused<K>> {
         let Registration { owner, kernel, number, key, terms, source_of } = registration;
         if kernel.is_some_and(|kernel| kernel != self.store.kernel) {
-            // Its number may name something else here.
+            // On this port, its number may name another descriptor.
             let usable = self.store.engine.check_open(call);
             let wrong = Error::new(call, ErrorKind::WrongKernel);
             return Err(self.refused(usable.err().unwrap_or(wrong), number, key));
@@ -82,38 +86,40 @@ impl<K, M, B> Port<K, M, B> {
         if let Some(source_of) = source_of {
             self.store.keys.source_of.get_or_init(|| source_of);
         }
-        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
-        // - owned: the slot was reserved just now, and no other thread knows it;
-        // - empty: a slot is given up only after its key was moved out.
+        // SAFETY: `put` requires that the caller owns the cell and that it is empty.
+        // - owned: the slot was just reserved, and no other thread knows it;
+        // - empty: a slot is freed only after its key was moved out.
         unsafe { self.store.keys.cells.put(index, key) };
         let borrowed = !matches!(owner, SourceOwner::Key);
         let worker = || current_worker(&self.store.engine);
         let entry =
             NewRegistration { descriptor: number, mode: terms.mode, borrowed, associated, shared };
         self.store.engine.register(call, index, entry, worker).map(Id).map_err(|error| {
-            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-            // - owned: a refused slot was held by the call all the time, and is given up only below;
-            // - a value: the key put there just now.
+            // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+            // - owned: this call holds the slot from its reservation until `cancel` below frees it;
+            // - a value: the key that was just put there.
             let key = unsafe { self.store.keys.cells.take(index) };
             self.store.engine.cancel(index);
             self.refused(error, number, key)
         })
     }
 
-    /// A registration of `number` was refused. A subscriber hears of it.
+    /// Reports a refused registration of `number` to the tracing subscriber.
     #[cold]
     fn refused(&self, error: Error, number: Descriptor, key: K) -> Refused<K> {
         self.store.engine.trace_refused(&error, None, Some(number));
         Refused::new(error, key)
     }
 
-    /// The registration of a source on this port; `None` if the source has none, or if its
-    /// registration is being removed. The call asks the system, so that a descriptor that was
-    /// closed is not mistaken for another one that has its number now.
+    /// Returns the registration of a source on this port.
+    ///
+    /// Returns `None` if the source has no registration, or if its registration is being removed.
+    /// The call asks the system, so that it doesn't mistake a closed descriptor for a new one with
+    /// the same number.
     ///
     /// # Threads
     ///
-    /// Another thread may end the registration, or make one, before this returns.
+    /// Another thread may end or make the registration before this returns.
     ///
     /// # Examples
     ///
@@ -134,30 +140,35 @@ impl<K, M, B> Port<K, M, B> {
         if kernel == self.store.kernel { self.store.engine.find(number).map(Id) } else { None }
     }
 
-    /// Associates a key with the port, which owns its descriptor: nothing is asked for yet. The token says what
-    /// comes first: an operation ([`Ready::start`](crate::Ready::start)), or readiness
+    /// Associates a key, which owns its descriptor, with the port.
+    ///
+    /// The port reports nothing yet. The returned token starts an operation
+    /// ([`Ready::start`](crate::Ready::start)) or arms the association for readiness
     /// ([`Ready::rearm_as`](crate::Ready::rearm_as)).
     ///
-    /// A registration that [`Port::register`] has made is an association, too, which is asked for readiness at
-    /// once; the token of its packet starts operations as well.
+    /// [`Port::register`] makes an association as well, and arms it immediately. The token of its
+    /// packet can start operations too.
     ///
-    /// A file that no system can watch, such as a regular file or a directory, is associated as well. It has the
-    /// operations of files ([`Operation::read_at`](crate::Operation::read_at) and so on), and no readiness: to arm it is
-    /// refused with [`ErrorKind::NotPollable`].
+    /// Files that the system cannot watch, such as regular files and directories, can also be
+    /// associated. They support the operations on files
+    /// ([`Operation::read_at`](crate::Operation::read_at) and so on), but not readiness: arming one
+    /// fails with [`ErrorKind::NotPollable`].
     ///
     /// # Errors
     ///
-    /// As for [`Port::register`], but that files are taken.
+    /// As for [`Port::register`], except that files are accepted.
     ///
     /// # Platform notes
     ///
-    /// Linux: as long as a file is associated, and has had an operation that had to wait, the port has a duplicate of
-    /// its descriptor. When that is closed the process loses its POSIX record locks on the file
-    /// ([fcntl(2)](https://man7.org/linux/man-pages/man2/F_SETLK.2const.html)), as with any descriptor of it.
+    /// Linux: once an operation on an associated file had to wait, the port keeps a duplicate of
+    /// its descriptor until the association ends. Closing that duplicate releases the process's
+    /// POSIX record locks on the file
+    /// ([fcntl(2)](https://man7.org/linux/man-pages/man2/F_SETLK.2const.html)), as closing any
+    /// descriptor of the file does.
     ///
-    /// A Unix does not tell the port of a descriptor that other code closes by its number, under the key. An operation in
-    /// operation ends when the port next finds the descriptor closed
-    /// ([`ErrorKind::BadDescriptor`]), when it is cancelled, or at its deadline: perhaps never.
+    /// Unix: the system does not notify the port if other code closes the key's descriptor by its
+    /// number. An operation in flight ends when the port next finds the descriptor closed
+    /// ([`ErrorKind::BadDescriptor`]), when it is cancelled, or at its deadline. It may never end.
     ///
     /// # Examples
     ///
@@ -188,7 +199,7 @@ impl<K, M, B> Port<K, M, B> {
         self.associate_for(key, Interest::IN)
     }
 
-    /// The same, watched for `expected` from the first.
+    /// Associates a key, and watches its descriptor for `expected` from the start.
     pub(crate) fn associate_for(
         &self,
         key: K,
@@ -202,12 +213,14 @@ impl<K, M, B> Port<K, M, B> {
         Ok(Ready::associated(&self.store, name_parts(id.0).0))
     }
 
-    /// Associates a key whose operations are started by the association's name ([`Port::start`]), several at once:
-    /// to receive and send, or sixteen accepts on one listener. Their packets bring clones of the key
+    /// Associates a key whose operations are started by the association's name ([`Port::start`]).
+    ///
+    /// Several operations can be in flight simultaneously: a receive and a send, or sixteen accepts
+    /// on one listener. Their packets carry clones of the key
     /// ([`Packet::SharedCompleted`](crate::Packet::SharedCompleted)), and never a token.
     ///
-    /// [`Port::enable`] can ask it for readiness besides, with a persistent trigger. While operations of a
-    /// direction are in flight, readiness of that direction is theirs, and is not reported.
+    /// [`Port::enable`] also arms it for readiness, with a persistent trigger. While operations of
+    /// a direction are in flight, readiness of that direction belongs to them and is not reported.
     ///
     /// # Errors
     ///
@@ -253,19 +266,23 @@ impl<K, M, B> Port<K, M, B> {
         Ok(SharedId(id.0))
     }
 
-    /// Enables a registration by its name, and overwrites its filter and trigger. The registration
-    /// may be parked, disabled or enabled already. Its key must be with the port; a handler that
-    /// has the key rearms its token instead, by [`Ready::rearm`](crate::Ready::rearm). If a
-    /// condition holds, a packet follows at once, whatever the trigger. A packet that is queued
-    /// already is checked against the new filter. To add to what a registration reports, whatever state
-    /// it is in, call [`Port::enable_also`].
+    /// Enables a registration by its name and overwrites its filter and trigger.
+    ///
+    /// The registration may be parked, disabled or already enabled, but no handler may hold its
+    /// key. A handler that holds the key rearms its token instead, with
+    /// [`Ready::rearm`](crate::Ready::rearm). If a condition holds, a packet follows immediately,
+    /// whatever the trigger. A packet that is already queued is checked against the new filter.
+    ///
+    /// To add to what a registration reports in any state, call [`Port::enable_also`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::KeyHeld`] if the key is out with a handler, which alone can rearm it;
-    /// [`ErrorKind::NotPollable`] if it is a file, which has no readiness;
-    /// [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`],
-    /// [`ErrorKind::Forked`]. A refused call has changed nothing.
+    /// - [`ErrorKind::KeyHeld`]: a handler holds the key, and only that handler can rearm it.
+    /// - [`ErrorKind::NotPollable`]: it is a file, which has no readiness.
+    /// - [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`],
+    ///   [`ErrorKind::Forked`].
+    ///
+    /// A refused call has changed nothing.
     ///
     /// # Examples
     ///
@@ -286,31 +303,39 @@ impl<K, M, B> Port<K, M, B> {
         self.enable_with(id, trigger.terms(interest), || Drained::NONE)
     }
 
-    /// Asks for one more report of a registration: as soon as something of `interest` holds, one packet
-    /// tells so, whatever the registration's filter is. It is how the handler of one connection has the
-    /// handler of another one called, when that connection can be written to, say.
+    /// Requests one extra report of a registration, whatever state it is in.
     ///
-    /// The call merges into whatever state the registration is in, and neither waits nor fails for
-    /// it:
+    /// As soon as a condition of `interest` holds, one packet reports it, whatever the
+    /// registration's filter is. Use it to wake another connection's handler, for example when that
+    /// connection can be written to.
     ///
-    /// - It is enabled: its next packets report `interest` as well, beside its filter.
-    /// - A packet of it is queued: that packet reports what holds of `interest` by then.
-    /// - Its key is out with a handler: whatever filter that handler rearms it with, `interest`
-    ///   is added. So a request that comes while the handler is just finishing is not lost.
-    /// - It is parked or disabled: it is enabled with `interest` as its filter, and the trigger that
-    ///   it has. A handler that rearms it later says by [`Ready::rearm_as`](crate::Ready::rearm_as) for what.
+    /// The effect depends on the state of the registration. The call neither waits nor fails
+    /// because of it:
     ///
-    /// What was asked for is forgotten when a packet has reported it, and by [`Port::disable`].
-    /// [`Port::enable`], rearming and parking do not forget it. If several threads ask for
-    /// the same before that packet, there is one packet. Nothing is asked for by [`Interest::NONE`].
+    /// - Enabled: its next packets report `interest` in addition to its filter.
+    /// - A packet is queued: that packet reports the conditions of `interest` that hold when it is
+    ///   taken.
+    /// - A handler holds the key: `interest` is added to whatever filter the handler rearms it
+    ///   with. So a request that arrives while the handler is finishing is not lost.
+    /// - Parked or disabled: it is enabled with `interest` as its filter, and with its current
+    ///   trigger. A handler that rearms it later chooses the filter with
+    ///   [`Ready::rearm_as`](crate::Ready::rearm_as).
     ///
-    /// What a thread did before the call is visible to the handler of that packet: a thread that first
-    /// puts data into a queue, and then asks for OUT, can be sure that a handler sees the data.
+    /// A packet that reports the request clears it, and so does [`Port::disable`].
+    /// [`Port::enable`], rearming and parking keep it. Requests that several threads make before
+    /// that packet share the one packet. [`Interest::NONE`] requests nothing.
+    ///
+    /// The handler of that packet sees everything that the calling thread did before the call. So a
+    /// thread that first pushes data into a queue and then requests OUT can be sure that a handler
+    /// sees the data.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`]: there is nothing left to
-    /// be told. [`ErrorKind::Forked`]. A refused call has changed nothing.
+    /// - [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`]: no handler
+    ///   will be called for this registration.
+    /// - [`ErrorKind::Forked`].
+    ///
+    /// A refused call has changed nothing.
     ///
     /// # Examples
     ///
@@ -357,7 +382,7 @@ impl<K, M, B> Port<K, M, B> {
         self.enable_otherwise(id, terms, drained)
     }
 
-    /// The same in all but the common case.
+    /// Enables a registration in every case except the common one, a parked key.
     #[inline(never)]
     fn enable_otherwise(
         &self,
@@ -369,9 +394,10 @@ impl<K, M, B> Port<K, M, B> {
         self.told(id, self.store.engine.enable(id.0, terms.mode, drained, worker))
     }
 
-    /// Disables a registration: nothing is reported of it until it is enabled again. It keeps its
-    /// key, and makes no packet. A packet that a thread has not come to yet is not delivered. While
-    /// the key is out with a handler this changes nothing.
+    /// Disables a registration: nothing is reported until it is enabled again.
+    ///
+    /// It keeps its key and makes no packet. A queued packet that no thread has reached yet is not
+    /// delivered. While a handler holds the key, this changes nothing.
     ///
     /// # Errors
     ///
@@ -395,20 +421,23 @@ impl<K, M, B> Port<K, M, B> {
         self.told(id, self.store.engine.disable(id.0))
     }
 
-    /// Removes a registration, enabled or not. One packet follows, the last one:
-    /// [`Packet::Removed`](crate::Packet::Removed), which gives the key back. While the key is out
-    /// with a handler, that packet is made when the handler rearms or parks its token; if the
-    /// handler drops the token or keeps the key, there is none. The descriptor may be registered
-    /// again at once, here or elsewhere.
+    /// Removes a registration, enabled or not.
     ///
-    /// Operations of the registration that are in flight are cancelled. Each makes its packet, and
-    /// the last packet comes behind these.
+    /// One last packet follows, [`Packet::Removed`](crate::Packet::Removed), which returns the key.
+    /// If a handler holds the key, that packet is made when the handler rearms or parks its token.
+    /// If the handler drops the token or keeps the key, there is no packet. The descriptor may be
+    /// registered again immediately, here or elsewhere.
+    ///
+    /// The registration's operations in flight are cancelled. Each makes its packet, and the last
+    /// packet follows these.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotRegistered`] if there is no such registration, or its last packet has been
-    /// taken; no packet is made. A second call while that packet is on its way succeeds, and makes
-    /// no second packet. [`ErrorKind::Forked`].
+    /// - [`ErrorKind::NotRegistered`]: there is no such registration, or its last packet was
+    ///   already taken. No packet is made.
+    /// - [`ErrorKind::Forked`].
+    ///
+    /// A second call before the last packet is taken succeeds and makes no second packet.
     ///
     /// # Examples
     ///
@@ -431,34 +460,36 @@ impl<K, M, B> Port<K, M, B> {
         self.told(id, self.store.engine.remove(id.0))
     }
 
-    /// What a call about a registration has come to. A subscriber hears of a refusal.
+    /// Reports a refused call about a registration to the tracing subscriber.
     #[inline]
     fn told<R>(&self, id: Id, outcome: Result<R>) -> Result<R> {
         outcome.inspect_err(|error| self.store.engine.trace_refused(error, Some(id.0), None))
     }
 
-    /// Removes a registration and waits for its key, which is returned here instead of in a packet.
-    /// Packets of it that no thread has come to yet are not delivered.
+    /// Removes a registration, waits for its key and returns it.
+    ///
+    /// There is no last packet. Packets of the registration that no thread has reached yet are not
+    /// delivered.
     ///
     /// # Waiting
     ///
-    /// Returns at once unless the key is out with a handler, or operations are in flight. Then it
-    /// returns when the handler rearms or parks its token, at most after `timeout` (`None`: no
-    /// limit); meanwhile the thread counts as in [`Port::blocking`]. A handler that waits here for a
-    /// key that it holds itself waits in vain.
+    /// Returns immediately unless a handler holds the key or operations are in flight. If a handler
+    /// holds the key, the call returns when the handler rearms or parks its token, or after
+    /// `timeout` (`None`: no limit). Meanwhile, the thread counts as in [`Port::blocking`]. A
+    /// handler that holds the key itself waits for nothing but the timeout.
     ///
-    /// Operations in flight are cancelled, and each makes its packet. It returns when other threads
-    /// have taken all of these packets, and the token that one may bring has come back. So a thread
-    /// that is the only one at the port waits for ever, if there is an operation in flight and no
-    /// limit: call [`Port::remove`] there, and wait for the packet.
+    /// Operations in flight are cancelled, and each makes its packet. The call returns when other
+    /// threads have taken all these packets, and any token among them has been returned. So if the
+    /// calling thread is the only one at the port, an operation is in flight and there is no limit,
+    /// the call never returns. In that case call [`Port::remove`] and wait for the packet.
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::TimedOut`]: the key is still out; the registration is being removed, as by
-    ///   [`Port::remove`].
-    /// - [`ErrorKind::NotRegistered`]: there is no such registration, or the handler has dropped or
-    ///   kept the key, which ended it.
-    /// - [`ErrorKind::Removing`]: it is being removed already; its key comes with the packet.
+    /// - [`ErrorKind::TimedOut`]: the key is still held, or operations are still in flight. The
+    ///   registration is being removed, as by [`Port::remove`].
+    /// - [`ErrorKind::NotRegistered`]: there is no such registration, or the handler has ended it
+    ///   by dropping or keeping the key.
+    /// - [`ErrorKind::Removing`]: it is already being removed; its key comes with the packet.
     /// - [`ErrorKind::Forked`].
     ///
     /// # Examples
@@ -479,9 +510,9 @@ impl<K, M, B> Port<K, M, B> {
     pub fn remove_and_wait(&self, id: Id, timeout: impl Into<Option<Duration>>) -> Result<K> {
         let timeout = timeout.into();
         self.told(id, self.blocking(|| self.store.engine.collect(id.0, timeout)))?;
-        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+        // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
         // - owned: `collect` has made the node this thread's;
-        // - a value: the key lies in its cell whenever the slot is not held.
+        // - a value: the key is in its cell whenever the slot is not held.
         let key = unsafe { self.store.keys.cells.take(name_parts(id.0).0) };
         self.store.engine.free(id.0);
         Ok(key)

@@ -1,4 +1,4 @@
-//! What a caller hands to a port to be watched, and the name that it gets there.
+//! A registration as the caller describes it, and its name on the port.
 
 use std::fmt;
 
@@ -8,18 +8,19 @@ use crate::types::source::Descriptor;
 use crate::types::source::{BorrowedSource, KernelId, Source, SourceName};
 use crate::types::trigger::{Terms, Trigger};
 
-/// The name of a registration on its port; it means nothing to another port. A name is never used
-/// again once its registration has ended: a call with such a name is refused with
+/// The name of a registration on its port. Other ports don't know it.
+///
+/// A name is never reused. After its registration has ended, calls with the name are refused with
 /// [`ErrorKind::NotRegistered`](crate::ErrorKind::NotRegistered).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(pub(crate) u64);
 
 impl Error {
-    /// The registration that the descriptor has already, if that is on this port. Only an error of
-    /// kind [`ErrorKind::AlreadyRegistered`](crate::ErrorKind::AlreadyRegistered) has it.
+    /// Returns the descriptor's existing registration, if it is on this port.
     ///
-    /// Change it by [`Port::enable`](crate::Port::enable), or end it by [`Port::remove`](crate::Port::remove).
-    /// Another thread may have done so meanwhile.
+    /// Only an error of kind [`ErrorKind::AlreadyRegistered`](crate::ErrorKind::AlreadyRegistered)
+    /// has one. To change the registration, call [`Port::enable`](crate::Port::enable). To end it,
+    /// call [`Port::remove`](crate::Port::remove). Another thread may already have done so.
     #[must_use]
     pub fn registration(&self) -> Option<Id> {
         self.existing.map(Id)
@@ -32,12 +33,12 @@ impl fmt::Debug for Id {
     }
 }
 
-/// A [`Source`], the key that stands for it, what to report of it and how: everything that
+/// A [`Source`], the key that stands for it, and what to report when: everything that
 /// [`Port::register`](crate::Port::register) needs.
 ///
-/// The source is a descriptor, or a simulated one. The descriptor may be a socket of any
-/// family and state, a pipe, an eventfd, timerfd or pidfd, a terminal: whatever the system can watch.
-/// It may be blocking or not.
+/// The source is a descriptor, or a simulated one. The descriptor may be a socket of any family in
+/// any state, a pipe, an eventfd, a timerfd, a pidfd, a terminal: whatever the system can watch. It
+/// may be blocking or non-blocking.
 ///
 /// # Examples
 ///
@@ -58,7 +59,7 @@ impl fmt::Debug for Id {
 #[must_use = "a registration does nothing until it is handed to a port"]
 pub struct Registration<'s, K> {
     pub(crate) owner: SourceOwner<'s>,
-    /// The kernel that gave the number; `None` if only the number is known.
+    /// The kernel that assigned the number; `None` if only the number is known.
     pub(crate) kernel: Option<KernelId>,
     pub(crate) number: Descriptor,
     pub(crate) key: K,
@@ -70,30 +71,30 @@ pub struct Registration<'s, K> {
 pub(crate) enum SourceOwner<'s> {
     /// Its key.
     Key,
-    /// The caller, at least until it is registered.
+    /// The caller, at least until the descriptor is registered.
     Caller(
         #[allow(dead_code, reason = "borrowed for as long as the registration is")]
         BorrowedSource<'s>,
     ),
-    /// The caller has not said.
+    /// The caller did not say.
     Unknown,
 }
 
 impl<K: Source> Registration<'static, K> {
-    /// A key that owns its descriptor: a socket, or a struct or enum that has one and is a [`Source`] by
-    /// that.
+    /// Creates a registration of a key that owns its descriptor: a socket, or a struct or enum that
+    /// contains one and implements [`Source`].
     ///
-    /// While it is registered the port owns the key, so the descriptor cannot be closed under it. A
-    /// one-shot packet lends the key to the handler. The key is not moved in memory until the
+    /// While the key is registered, the port owns it, so nothing else can close the descriptor. A
+    /// one-shot packet lends the key to the handler. The key stays at its address until the
     /// registration ends.
     ///
-    /// A persistent packet brings a clone of the key, so the key is one that shares its descriptor
-    /// with its clones, as `Arc<TcpStream>` and [`SharedSource`](crate::SharedSource) do.
+    /// A persistent packet holds a clone of the key. So the key must share its descriptor with its
+    /// clones, as `Arc<TcpStream>` and [`SharedSource`](crate::SharedSource) do.
     ///
-    /// The registration lasts as long as the port has its own key, whatever becomes of the clones.
-    /// It goes on if all clones are dropped. When it ends nothing more is reported, though clones
-    /// keep the descriptor open. Through a clone the program can use the descriptor and register it
-    /// anew; the last clone that is dropped closes it.
+    /// The registration lasts as long as the port has its own key, even if all clones are dropped.
+    /// Once it ends, nothing more is reported, although clones keep the descriptor open. Through a
+    /// clone, the program can use the descriptor and register it again. Dropping the last clone
+    /// closes it.
     ///
     /// # Examples
     ///
@@ -128,19 +129,21 @@ impl<K: Source> Registration<'static, K> {
 }
 
 impl<'s, K> Registration<'s, K> {
-    /// A source that stays with the caller, and any key. With a persistent trigger the registration
-    /// stays enabled, and each packet has a clone of the key.
+    /// Creates a registration of a source that the caller keeps, with any key.
     ///
-    /// Remove the registration before the descriptor is closed. Closing it first is safe: the
-    /// registration ends without a packet as soon as the port finds out, and the key is dropped
-    /// then. The port finds out at the latest when the number is registered again, or when the
-    /// registration is enabled and checked. If a duplicate keeps the object alive, packets report
-    /// it until then.
+    /// With a persistent trigger the registration stays enabled, and each packet holds a clone of
+    /// the key.
     ///
-    /// Linux since 6.9: if another thread is just coming out of the kernel's wait when a registered
-    /// descriptor is closed, the object may stay open until that thread comes out of it again, and a peer
-    /// learns of the end that late. Not so if the registration was removed first, or if its key owns
-    /// the descriptor ([`Registration::owned`]).
+    /// Remove the registration before you close the descriptor. Closing it first is safe: the
+    /// registration ends without a packet, and the key is dropped, as soon as the port detects the
+    /// close. That happens at the latest when the number is registered again, or when the
+    /// registration is enabled and checked. Until then, if a duplicate keeps the object open,
+    /// packets report its events.
+    ///
+    /// Linux 6.9 and later: if you close a registered descriptor while another thread is returning
+    /// from the kernel's wait, the object may stay open until that thread's next return. A peer
+    /// sees the end only then. To avoid this, remove the registration first, or let its key own the
+    /// descriptor ([`Registration::owned`]).
     pub fn new<S: Source + ?Sized>(
         source: &'s S,
         key: K,
@@ -158,18 +161,18 @@ impl<'s, K> Registration<'s, K> {
         }
     }
 
-    /// A descriptor of which only the number is known.
+    /// Creates a registration of a descriptor of which only the number is known.
     pub(crate) fn numbered(number: Descriptor, key: K, terms: Terms<K>) -> Self {
         Self { owner: SourceOwner::Unknown, kernel: None, number, key, terms, source_of: None }
     }
 
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// Gives the key back.
+    /// Consumes the registration and returns its key.
     #[must_use]
     pub fn into_key(self) -> K {
         self.key

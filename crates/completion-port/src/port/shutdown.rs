@@ -4,10 +4,12 @@ use crate::port::Port;
 use crate::types::error::Result;
 
 impl<K, M, B> Port<K, M, B> {
-    /// Refuses new work from now on: registrations, messages, rearming. Waits drain the queue; once
-    /// it is empty they return [`ErrorKind::Closed`](crate::ErrorKind::Closed), on every thread. Registrations that are still
-    /// with the port make no more packets; their keys are dropped with the port. Operations in flight
-    /// are cancelled, and waits hand out their packets before that.
+    /// Closes the port: it refuses new registrations, messages and rearming from now on.
+    ///
+    /// Waits drain the queue. Once it is empty they return
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), on every thread. Registrations whose keys
+    /// are at the port make no more packets; their keys are dropped with the port. Operations in
+    /// flight are cancelled, and waits deliver their packets before they return `Closed`.
     ///
     /// To get every key back, call [`Port::shutdown`] instead.
     ///
@@ -30,11 +32,13 @@ impl<K, M, B> Port<K, M, B> {
         }
     }
 
-    /// Shuts down in order: refuses new work, and removes every registration. Each key comes back
-    /// with a [`Packet::Removed`](crate::Packet::Removed). For a key that is out with a handler,
-    /// that packet is made when the handler rearms or parks its token. Operations in flight are
-    /// cancelled, and each makes its packet before that. The threads go on waiting as before; once no
-    /// registration and no packet is left they get [`ErrorKind::Closed`](crate::ErrorKind::Closed).
+    /// Shuts down in order: refuses new work and removes every registration.
+    ///
+    /// Each key is returned with a [`Packet::Removed`](crate::Packet::Removed). If a handler holds
+    /// a key, that packet is made when the handler rearms or parks its token. Operations in flight
+    /// are cancelled, and each makes its packet first. The threads continue to wait as before. Once
+    /// no registration and no packet is left, waits return
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed).
     ///
     /// # Errors
     ///
@@ -68,8 +72,8 @@ impl<K, M, B> Port<K, M, B> {
     }
 }
 
-/// When it is dropped, calls its function for each number. If a call panics, the function is still
-/// called for the numbers after it.
+/// Calls its function for each number when it is dropped. If a call panics, the function is still
+/// called for the remaining numbers.
 struct ForEachOnDrop<F: Fn(u32)>(std::vec::IntoIter<u32>, F);
 
 impl<F: Fn(u32)> Drop for ForEachOnDrop<F> {
@@ -94,22 +98,22 @@ impl<K, M, B> Drop for Port<K, M, B> {
         let remains = self.store.engine.dismantle();
         let (keys, messages, data) =
             (&self.store.keys.cells, &self.messages, &self.store.operations);
-        // These are dropped in reverse order, each of them even if the drop of the other panics.
+        // These are dropped in reverse order, each of them even if dropping another one panics.
         let messages = ForEachOnDrop(remains.messages.into_iter(), |cell| {
-            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-            // - owned: nothing else has the port;
+            // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+            // - owned: nothing else has access to the port;
             // - a value: the engine names each message that is still queued, once.
             drop(unsafe { messages.take(cell) });
         });
         let keys = ForEachOnDrop(remains.keys.into_iter(), |index| {
-            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-            // - owned: nothing else has the port, and no token borrows it any more;
+            // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+            // - owned: nothing else has access to the port, and no token borrows it;
             // - a value: the engine names each slot that has a key and is not held, once.
             drop(unsafe { keys.take(index) });
         });
         let operations = ForEachOnDrop(remains.operations.into_iter(), |op_index| {
-            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-            // - owned: nothing else has the port, so that no thread tries an operation;
+            // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+            // - owned: nothing else has access to the port, so no thread tries an operation;
             // - a value: the engine names each operation whose packet was not taken, once.
             let operation = unsafe { data.take(op_index) };
             let request = self.store.engine.take_completed_file(op_index);
@@ -118,6 +122,6 @@ impl<K, M, B> Drop for Port<K, M, B> {
         drop(operations);
         drop(keys);
         drop(messages);
-        // The engine, and with it the port's descriptors, ends when `store` is dropped.
+        // The engine, with the port's descriptors, ends when `store` is dropped.
     }
 }

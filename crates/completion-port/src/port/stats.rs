@@ -1,4 +1,4 @@
-//! What a port reports about itself.
+//! The figures that a port reports about itself.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::state::schedule::Status;
 use crate::types::stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
 
 impl<K, M, B> Port<K, M, B> {
-    /// The state of the port at this moment, and what it has done so far. In a forked child, which
-    /// has no part in the port, all numbers are zero.
+    /// Returns the current state of the port and its counts so far. In a forked child all numbers
+    /// are zero.
     ///
     /// # Examples
     ///
@@ -45,9 +45,10 @@ impl<K, M, B> Port<K, M, B> {
         }
     }
 
-    /// What each thread at the port does at this moment, and what it has done there so far: one entry for
-    /// each thread that has waited on the port and has neither ended nor waited on another port since. In
-    /// a forked child there is none.
+    /// Returns what each thread at the port is doing, and its counts so far.
+    ///
+    /// There is one entry for each thread that has waited on the port and has since neither ended
+    /// nor waited on another port. In a forked child there are none.
     ///
     /// # Examples
     ///
@@ -79,17 +80,21 @@ impl<K, M, B> Port<K, M, B> {
         stats.collect()
     }
 
-    /// Begins to measure how long packets stand in the queue, or ends it. Nothing is measured, and no
-    /// time is lost for it, unless it is asked for here or by [`PortBuilder::queue_delays`](crate::PortBuilder::queue_delays).
+    /// Starts or stops measuring how long packets wait in the queue.
     ///
-    /// Packets that are queued when it begins are not counted. When it ends the figures stay, and go on
-    /// when it begins again. In a forked child the call does nothing.
+    /// By default nothing is measured, and that costs nothing.
+    /// [`PortBuilder::queue_delays`](crate::PortBuilder::queue_delays) starts the measurement when
+    /// the port is made.
     ///
-    /// While it is measured, the clock is read once for each packet, and once for each lot that is queued
-    /// together; eight bytes are kept for each registration and each place of a message. A one-shot packet
-    /// takes some 440 instructions more where 64 come at once, and 660 where each comes alone, besides what it
-    /// takes to read the clock. Without it, wait, receipt and arming take 290 and 1,170. (`cport bench
-    /// --scenario instructions`, the rows `ours` and `ours, delays`.)
+    /// Packets that are already queued when the measurement starts are not counted. When it stops
+    /// the figures remain, and a new start adds to them. In a forked child the call does nothing.
+    ///
+    /// While measuring, the port reads the clock once for each packet, and once for each group of
+    /// packets that is queued together. It keeps eight bytes for each registration and each message
+    /// cell. Besides reading the clock, a one-shot packet takes about 440 more instructions if 64
+    /// arrive together, and 660 if it arrives alone. Without measuring, wait, receipt and arming
+    /// take 290 and 1,170 instructions. (Measured by `cport bench --scenario instructions`, rows
+    /// `ours` and `ours, delays`.)
     ///
     /// # Examples
     ///
@@ -98,14 +103,16 @@ impl<K, M, B> Port<K, M, B> {
         self.store.engine.measure_delays(on);
     }
 
-    /// How long packets have stood in the queue, as far as that was measured: from the moment at which
-    /// the port learned of a condition, a message or a removal, until a thread came to its packet. What
-    /// a thread has in its batch and has not come to counts as queued.
+    /// Returns how long packets have waited in the queue while that was measured.
+    ///
+    /// A delay lasts from the moment at which the port learned of a condition, a message or a
+    /// removal until a thread reached its packet. A packet in a thread's batch counts as queued
+    /// until the thread reaches it.
     ///
     /// # Threads
     ///
-    /// Counters are read one after the other. Packets that are taken meanwhile may be in some and not in
-    /// others.
+    /// Counters are read one after the other. Packets that are taken meanwhile may appear in only
+    /// some of them.
     ///
     /// # Examples
     ///
@@ -139,7 +146,7 @@ fn counts(tally: &PacketTally) -> PacketCounts {
     }
 }
 
-/// What a thread does, in the words for users; `None` if the seat has none.
+/// Translates a worker's status for users; `None` if the worker has no thread.
 fn status_of(status: Status) -> Option<ThreadStatus> {
     Some(match status {
         Status::Vacant => return None,

@@ -1,4 +1,4 @@
-//! The calls of a port that wait for packets, and the one that tells it of a handler that blocks.
+//! The calls of a port that wait for packets, and the one that announces a blocking handler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,23 +18,25 @@ impl<K, M, B> Port<K, M, B> {
     /// # Waiting
     ///
     /// Returns as soon as there is a packet for this thread. Returns without a packet when
-    /// `timeout` is over (`None`: no limit), never earlier. Signals do not end the wait. What an
-    /// earlier wait of this thread left in its iterator goes back to the front of the queue.
+    /// `timeout` has passed (`None`: no limit), never earlier. Signals do not end the wait. Packets
+    /// that an earlier wait of this thread left in its iterator return to the front of the queue.
     ///
-    /// A packet may be taken back before the thread comes to it (see [`Packets`]), or turn out to
-    /// have nothing to report. If no packet is left, the iterator waits on for the rest of the
-    /// time. If the port is closed then, the iterator is empty, and the next wait says so.
+    /// Another thread may take a packet before this thread reaches it (see [`Packets`]), or a
+    /// packet may turn out to have nothing to report. If no packet remains, the iterator waits for
+    /// the rest of the time. If the port is closed meanwhile, the iterator is empty and the next
+    /// wait fails.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Closed`] once the port is closed and its queue is empty;
-    /// [`ErrorKind::Forked`].
+    /// - [`ErrorKind::Closed`]: the port is closed and its queue is empty.
+    /// - [`ErrorKind::Forked`].
+    /// - If nothing is queued and the system permanently refuses to report readiness:
+    ///   [`ErrorKind::Unsupported`] in a sandbox that forbids the call, [`ErrorKind::OutOfMemory`],
+    ///   or otherwise [`ErrorKind::Other`]. Each carries the system's code ([`Error::os_code`]).
     ///
-    /// If nothing is queued and the system refuses for good to report what is ready:
-    /// [`ErrorKind::Unsupported`] in a sandbox that forbids the call, [`ErrorKind::OutOfMemory`],
-    /// otherwise [`ErrorKind::Other`], each with the system's code ([`Error::os_code`]). Nothing has
-    /// changed then. The port still delivers what is queued, and each wait asks the system again. A
-    /// wait that returns packets leaves its refusal to the next wait of any thread, which fails.
+    /// A failed wait has changed nothing. The port still delivers what is queued, and each wait
+    /// asks the system again. If a wait returns packets although the system refused, the next wait
+    /// of any thread fails instead.
     pub fn wait<'b, 'p>(
         &'p self,
         batch: &'b mut Batch,
@@ -48,24 +50,24 @@ impl<K, M, B> Port<K, M, B> {
         }
     }
 
-    /// Applies changes, then waits for packets: both in one call. The results are in `changes` when
-    /// this returns: one for each change.
+    /// Applies changes, then waits for packets, in one call. Afterwards `changes` has one result
+    /// for each change.
     ///
     /// # Waiting
     ///
     /// As for [`Port::wait`]. If the capacity of `batch` is zero, the call applies the changes and
     /// returns.
     ///
-    /// If a change was refused the call does not sleep: it takes what is there, perhaps nothing.
+    /// If a change was refused, the call does not sleep: it takes what is there, perhaps nothing.
     /// There is one exception. If every change was refused, and every change of the same thread's
     /// next call is refused as well, with no packet or other wait in between, that next call sleeps
     /// as usual.
     ///
     /// # Errors
     ///
-    /// As for [`Port::wait`]. If the call fails, it has applied no change, and all of them are
-    /// still in `changes`. If the system refuses to report what is ready, the call has applied its changes and
-    /// returns no packet; the next call fails.
+    /// As for [`Port::wait`]. A failed call has applied no change, and all of them are still in
+    /// `changes`. If the system refuses to report readiness after the changes were applied, the
+    /// call succeeds without a packet, and the next call fails.
     pub fn process<'b, 'p>(
         &'p self,
         changes: &mut Changes<'_, K, B>,
@@ -80,17 +82,17 @@ impl<K, M, B> Port<K, M, B> {
             return Err(self.store.engine.take_fault());
         }
         changes.apply(self);
-        // Closed by another thread meanwhile: the changes have been applied, so the call has not
-        // failed; the next one says so.
+        // Another thread may have closed the port meanwhile. Since the changes have been applied,
+        // this call has not failed; the next one returns the error.
         if changes.any_was_refused() && batch.capacity() > 0 {
             return Ok(self.take_and_tell(batch, deadline, changes.all_were_refused()));
         }
-        // What the wait has failed with is kept, and the next one reports it.
+        // If the wait fails, its error is kept, and the next wait reports it.
         Ok(self.take(batch, deadline).0)
     }
 
-    /// Takes what is there, without sleeping, since changes were refused; sleeps all the same if
-    /// the thread has seen that refusal.
+    /// Takes what is there without sleeping, because changes were refused. Sleeps nevertheless if
+    /// the thread has already seen that refusal.
     #[cold]
     fn take_and_tell<'b, 'p>(
         &'p self,
@@ -112,7 +114,7 @@ impl<K, M, B> Port<K, M, B> {
         if self.store.engine.forked() {
             return Err(Error::new(Call::Wait, ErrorKind::Forked));
         }
-        // A deadline beyond the clock's range is none.
+        // A deadline beyond the clock's range means none.
         Ok(timeout.and_then(|timeout| self.store.engine.backend().now().checked_add(timeout)))
     }
 
@@ -123,7 +125,7 @@ impl<K, M, B> Port<K, M, B> {
     ) -> (Packets<'b, 'p, K, M, B>, Waited) {
         let room = batch.capacity();
         if room == 0 {
-            // This call does not wait: the thread goes on running at whatever port it runs.
+            // This call does not wait, so the thread stays at the port where it runs.
             return (Packets::none(self, &mut batch.scratch), Waited::TimedOut);
         }
         let worker = take_worker(&self.store.engine);
@@ -132,12 +134,12 @@ impl<K, M, B> Port<K, M, B> {
         (Packets::waited(self, &mut batch.scratch, room, deadline, worker, waited), waited)
     }
 
-    /// Runs `f`, which is expected to sleep: on a lock, in a blocking read, in a computation that
-    /// runs elsewhere. Until `f` returns, this thread does not count as running, and another one
-    /// takes its place.
+    /// Runs `f`, which is expected to block: on a lock, in a blocking read, for a computation
+    /// elsewhere.
     ///
-    /// Packets that this thread has not come to yet go back to the queue. When `f` returns, more
-    /// threads may run than the concurrency value says, until one of them waits.
+    /// Until `f` returns, this thread does not count as running, and another one takes its place.
+    /// Packets that this thread has not reached yet return to the queue. When `f` returns, more
+    /// threads may run than the concurrency value allows, until one of them waits.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! Operations on files that end by a call of the program's, and make no packet.
+//! Operations on files that end with a call to the program, and make no packet.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,13 +17,13 @@ use crate::types::fd::RawFd;
 use crate::types::io_buffer::IoBuffer;
 use crate::types::source::Descriptor;
 
-/// An open file, as [`FileTasks`] need it. It stays open as long as an operation has a share of it.
+/// An open file for [`FileTasks`]. It stays open while an operation shares it.
 pub trait OpenFile: Send + Sync + 'static {
-    /// A number that names the file as long as this is there.
+    /// Returns a number that names the file while this exists.
     fn descriptor(&self) -> RawFd;
 
-    /// Whether bytes of the file have positions. Of one that has none, a pipe or a terminal, is read what there is,
-    /// at most once.
+    /// Returns whether the bytes of the file have positions. A file without positions, such as a
+    /// pipe or a terminal, is read at most once, for the bytes that it has.
     fn has_positions(&self) -> bool;
 }
 
@@ -37,52 +37,55 @@ impl<F: OpenFile> FileRef for F {
     }
 }
 
-/// What is to be done with a file.
+/// The work of an operation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileWork {
-    /// The room of the buffer is to be filled.
+    /// Fill the room of the buffer.
     Read,
-    /// The bytes of the buffer are to be written.
+    /// Write the bytes of the buffer.
     Write,
-    /// They are to be written behind the last byte of the file, wherever that is then. The offset does not matter.
+    /// Write the bytes of the buffer at the end of the file, wherever that is by then. The offset
+    /// is ignored.
     Append,
 }
 
-/// What an operation on a file has come to.
+/// The result of an operation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "an end has no more to it")]
 pub struct FileEnd {
-    /// How many bytes were read or written, also before a failure.
+    /// The number of bytes read or written, including those before a failure.
     pub bytes: usize,
-    /// Why it has failed, if it has.
+    /// Why it failed, if it did.
     pub error: Option<Error>,
-    /// It was cancelled before its end.
+    /// It was cancelled before it completed.
     pub is_cancelled: bool,
 }
 
-/// What a read at once has come to, beside its bytes.
+/// How an immediate read ended, apart from its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a read at once has no other end")]
 pub enum ReadNow {
-    /// The room is full, or the file has no more.
+    /// The room is full, or the file has ended.
     Done,
-    /// The rest would have to wait.
+    /// Reading the rest would block.
     Waits,
-    /// Nothing can be read at once from this file: there is no need to ask again.
+    /// This file never allows immediate reads. Don't try again.
     Never,
-    /// It has failed.
+    /// The read failed.
     Failed(Error),
 }
 
-/// The buffer of an operation on a file, which is told of its end.
+/// The buffer of an operation on a file. It is notified when the operation ends.
 pub trait FileTask: Buffer {
-    /// The operation has ended, and the kernel has let go of the buffer. The thread is one of the library's, or one
-    /// that has cancelled the operation. It must not take long, and must not drop the [`FileTasks`].
+    /// Called when the operation has ended and the kernel no longer uses the buffer.
+    ///
+    /// The calling thread belongs to the library, or has cancelled the operation. The call must
+    /// return quickly, and must not drop the [`FileTasks`].
     fn end(self, end: FileEnd);
 }
 
-/// The name of an operation on a file. No other one of the same port ever has it.
+/// The name of an operation on a file. It is unique on its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileTaskId(u64);
 
@@ -96,7 +99,7 @@ fn error(call: Call, fault: Fault) -> Error {
 impl<T: FileTask> Issuer for Ends<T> {
     fn complete(&self, request: FileRequest) {
         let FileRequest { target, kind, buffer, done, fault, is_cancelled, .. } = request;
-        // First: when the program hears of the end, this share of the file is gone.
+        // First, so that this share of the file is gone when the program learns of the end.
         drop(target);
         let call = if kind == FileKind::Read { Call::Read } else { Call::Write };
         let error = fault.map(|fault| error(call, fault));
@@ -107,11 +110,14 @@ impl<T: FileTask> Issuer for Ends<T> {
     }
 }
 
-/// What carries operations on files out, and calls their ends: the [file engine](crate::FileEngine) of a port. It is
-/// for bindings to other languages, where the end of an operation must be seen though no thread takes packets.
+/// Runs operations on files with a port's [file engine](crate::FileEngine), and calls their ends.
 ///
-/// If this is dropped, operations go on that are in flight, and their buffers are dropped at their ends in place of being
-/// told of them. If the port is dropped then, they are cancelled as far as they can be.
+/// This is for bindings to other languages, which must handle the end of an operation even if no
+/// thread takes packets.
+///
+/// If you drop this, operations in flight continue, and their buffers are dropped at their ends
+/// instead of being notified. If the port is then dropped, the operations are cancelled where
+/// possible.
 ///
 /// # Examples
 ///
@@ -183,10 +189,11 @@ impl<T> fmt::Debug for FileTasks<'_, T> {
     }
 }
 
-/// The bits of a name that count below the one which tells it from those of a port's own operations.
+/// The bits of a name that count. The bit above them tells it from the names of a port's own
+/// operations.
 const COUNTED: u64 = (OP & !(1 << 31)) as u64 - 1;
 
-/// The name of the operation of this number. Its lower half is the number of no record.
+/// Returns the name of the operation with this number. Its lower half is never an op index.
 fn name(number: u64) -> u64 {
     let own = COUNTED + 1;
     ((number / own) << 32) | own | (number % own)
@@ -197,7 +204,8 @@ impl<'p, T: FileTask> FileTasks<'p, T> {
         Self { engine, ends: Arc::new(Ends(PhantomData)), next: AtomicU64::new(0) }
     }
 
-    /// Reads at a position what is there without waiting for a disk, and how many bytes those are.
+    /// Reads the bytes at a position that are available without waiting for a disk, and returns how
+    /// many.
     #[must_use]
     pub fn read_now(
         &self,
@@ -216,27 +224,29 @@ impl<'p, T: FileTask> FileTasks<'p, T> {
                 Now::Never => return (done, ReadNow::Never),
                 Now::Failed(fault) => return (done, ReadNow::Failed(error(Call::Read, fault))),
             };
-            // The file may end there, or what the system has in memory.
+            // The file, or the part that the system has in memory, may end there.
             done += came;
             room = &mut room[came..];
         }
         (done, ReadNow::Done)
     }
 
-    /// A name for an operation, which was given out for no other one.
+    /// Returns a new name for an operation.
     #[must_use]
     pub fn name(&self) -> FileTaskId {
         FileTaskId(name(self.next.fetch_add(1, Relaxed)))
     }
 
-    /// Starts an operation under a [name](FileTasks::name) that was used for no other one. Nothing is done by this
-    /// call, and the end may be called before it returns. A read fills the room of the buffer from its
-    /// beginning, a write takes all that is filled.
+    /// Starts an operation under a [name](FileTasks::name) that no other operation has used.
+    ///
+    /// This call performs no part of the operation itself, but the end may be called before it
+    /// returns. A read fills the room of the buffer from its beginning. A write takes all the
+    /// buffer's bytes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Forked`], [`ErrorKind::DescriptorLimit`], [`ErrorKind::OutOfMemory`]; and the system's errors if the
-    /// file engine cannot be started. The task comes back.
+    /// [`ErrorKind::Forked`], [`ErrorKind::DescriptorLimit`], [`ErrorKind::OutOfMemory`]; and the
+    /// system's errors if the file engine cannot be started. The error returns the task.
     pub fn start(
         &self,
         id: FileTaskId,
@@ -260,8 +270,8 @@ impl<'p, T: FileTask> FileTasks<'p, T> {
         };
         if kind == FileKind::Read {
             io_buffer.lend_room(|task: &mut T, part| {
-                // SAFETY: `room` demands that only initialized bytes are written to the parts.
-                // - the back end writes what it has read.
+                // SAFETY: `room` requires that only initialized bytes are written to the parts.
+                // - the back end writes the bytes that it has read.
                 unsafe { task.room(&mut |room| part(room)) };
             });
         } else {
@@ -275,8 +285,11 @@ impl<'p, T: FileTask> FileTasks<'p, T> {
         Ok(())
     }
 
-    /// Cancels an operation. If nothing has begun with it its end is called before this returns. Otherwise it ends as
-    /// soon as the kernel lets go of it, cancelled or not. One that is just being started may not hear of it.
+    /// Cancels an operation.
+    ///
+    /// If the operation has not begun, its end is called before this returns. Otherwise it ends as
+    /// soon as the kernel releases its buffer, cancelled or not. This may have no effect on an
+    /// operation that another thread is just starting.
     pub fn cancel(&self, id: FileTaskId) {
         if self.engine.forked() {
             return;

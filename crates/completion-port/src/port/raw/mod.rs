@@ -1,17 +1,17 @@
-//! The layer for bindings to other languages: registrations by number, packets by clone.
+//! The layer for bindings to other languages: registrations by number, packets with cloned keys.
 //!
-//! A [`Port`] moves its keys to handlers and back, and its [`Ready`](crate::Ready) tokens see to it
-//! that a key is used by one thread at a time. Other languages have neither: a handler there knows
-//! a descriptor by its number alone, a key is a word that any part of the program may copy, and any
+//! A [`Port`] moves its keys to handlers and back, and [`Ready`](crate::Ready) tokens ensure that
+//! only one thread at a time uses a key. Other languages have neither. A handler there knows a
+//! descriptor only by its number, a key is a word that any part of the program may copy, and any
 //! thread may enable a registration at any time.
 //!
-//! What they need instead is behind [`Port::raw`]: calls that take numbers, packets that bring
-//! copies, and hints that the port asks for late. The C library is built on these calls.
+//! [`Port::raw`] offers what such bindings need: calls that take numbers, packets with clones of
+//! the keys, and hints that the port asks for late. The C library is built on these calls.
 //!
-//! A program may make both kinds of calls on the same port. Nothing here is unsafe. What these
-//! calls give up is that the port knows the owner of a descriptor. A number that is closed without
-//! [`Raw::forget`] or [`Port::remove`] is treated as [`Registration::new`] says of a borrowed
-//! descriptor.
+//! A program may mix both kinds of calls on the same port. Nothing here is unsafe. With these
+//! calls, however, the port doesn't know the owner of a descriptor. If you close a number without
+//! [`Raw::forget`] or [`Port::remove`], the rules for borrowed descriptors apply: see
+//! [`Registration::new`].
 //!
 //! # Examples
 //!
@@ -70,9 +70,9 @@ use crate::types::interest::Direction;
 use crate::types::interest::{Interest, Mode, OneShot, Persistent};
 use crate::types::trigger::{Terms, Trigger, sealed};
 
-/// A trigger of either kind, chosen while the program runs.
+/// A trigger of either kind, chosen at run time.
 ///
-/// It goes with keys that can be cloned, as [`Persistent`] does.
+/// Like [`Persistent`], it requires a key that can be cloned.
 ///
 /// # Examples
 ///
@@ -118,29 +118,30 @@ impl<K: Clone> sealed::Trigger<K> for AnyTrigger {
             Self::OneShot(trigger) => (trigger == OneShot::Edge, true),
             Self::Persistent(trigger) => (trigger == Persistent::Edge, false),
         };
-        // Of either kind how keys are cloned, so that nothing depends on the kind but the mode.
+        // Both kinds say how to clone keys, so that only the mode depends on the kind.
         Terms { mode: Mode { interest, edge, one_shot }, clone: Some(K::clone) }
     }
 }
 
-/// What is known about a descriptor when its registration is enabled again: nothing, unless said.
+/// What is known about a descriptor when its registration is enabled again. By default, nothing.
 ///
-/// It must have been found out after the last packet of the registration was taken, and before it is
-/// enabled. See [`Ready::read_drained`](crate::Ready::read_drained) for when that is so.
+/// The facts must have been established after the last packet of the registration was taken, and
+/// before it is enabled. [`Ready::read_drained`](crate::Ready::read_drained) says when a hint is
+/// true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "hints do nothing until a registration is enabled with them"]
 pub struct Hints(Drained);
 
 impl Hints {
-    /// Whether the next read would block, and whether the next write would.
+    /// Creates hints: whether the next read would block, and whether the next write would.
     pub const fn new(read_drained: bool, write_full: bool) -> Self {
         Self(Drained::of_both(read_drained, write_full))
     }
 }
 
-/// The calls of a port that are for bindings to other languages; [`Port::raw`] makes it.
+/// The calls of a port that are meant for bindings to other languages. [`Port::raw`] returns it.
 ///
-/// It is a view of the port, which costs nothing to make and to copy.
+/// It is a view of the port. Making and copying it costs nothing.
 pub struct Raw<'p, K, M = (), B = Vec<u8>> {
     port: &'p Port<K, M, B>,
 }
@@ -167,13 +168,14 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
 }
 
 impl<'p, K: Clone, M, B> Raw<'p, K, M, B> {
-    /// Registers a descriptor by its number. As [`Port::register`], for a descriptor that stays with
-    /// the caller.
+    /// Registers a descriptor by its number.
+    ///
+    /// Works like [`Port::register`], for a descriptor that the caller keeps.
     ///
     /// # Errors
     ///
-    /// As for [`Port::register`]. A number that names nothing, or is none, is refused with
-    /// [`ErrorKind::BadDescriptor`](crate::ErrorKind::BadDescriptor), and costs no memory.
+    /// As for [`Port::register`]. A number that names no descriptor is refused with
+    /// [`ErrorKind::BadDescriptor`](crate::ErrorKind::BadDescriptor), without using memory.
     #[inline]
     pub fn register_number(
         self,
@@ -185,11 +187,13 @@ impl<'p, K: Clone, M, B> Raw<'p, K, M, B> {
         self.port.register(Registration::numbered(descriptor, key, trigger.terms(interest)))
     }
 
-    /// Associates a descriptor by its number: tasks and operations are started by the association's name. It may be enabled
-    /// for readiness besides, with a persistent trigger.
+    /// Associates a descriptor by its number.
     ///
-    /// The key is [`Sync`], as for [`Port::associate_shared`]: several threads may take packets of the association at the
-    /// same time, and each of them clones the key.
+    /// Tasks and operations are started by the association's name. You can also enable it for
+    /// readiness, with a persistent trigger.
+    ///
+    /// The key must be [`Sync`], as for [`Port::associate_shared`]: several threads may take
+    /// packets of the association simultaneously, and each of them clones the key.
     ///
     /// # Errors
     ///
@@ -203,16 +207,18 @@ impl<'p, K: Clone, M, B> Raw<'p, K, M, B> {
         self.port.associate_number(Registration::numbered(descriptor, key, terms))
     }
 
-    /// Enables a registration by its name, and overwrites its filter and trigger. As
-    /// [`Port::enable`], with hints that spare the kernel the question whether a condition still
-    /// holds. The port calls `hints`, perhaps more than once, after it has read the state that it
-    /// is about to change. So if the clones of a key count, `hints` sees the clone of every packet
-    /// that was taken before.
+    /// Enables a registration by its name and overwrites its filter and trigger.
+    ///
+    /// Works like [`Port::enable`], with hints that save asking the kernel whether a condition
+    /// still holds. The port calls `hints`, perhaps more than once, after it has read the state
+    /// that it is about to change. So if the key counts its clones, `hints` sees the clone of every
+    /// packet that was taken before.
     ///
     /// # Threads
     ///
-    /// With hints, no other thread may enable this registration meanwhile: a hint that is older than a packet
-    /// in between is a wrong one, and what is left to read then is reported only when more arrives.
+    /// If you give hints, no other thread may enable this registration at the same time. A hint
+    /// that predates an intervening packet is wrong: unread data is then reported only when more
+    /// arrives.
     ///
     /// # Errors
     ///
@@ -228,12 +234,14 @@ impl<'p, K: Clone, M, B> Raw<'p, K, M, B> {
         self.port.enable_with(id, trigger.terms(interest), || hints().0)
     }
 
-    /// Waits for packets, as [`Port::wait`]; but each packet of a registration is
-    /// [`Packet::Notified`](crate::Packet::Notified), with a clone of the key. One that is one-shot
-    /// keeps its key, and is disabled until a call enables it by its name.
+    /// Waits for packets, each with a clone of its key.
     ///
-    /// The key is cloned before the packet is taken: a clone that counts tells whether a packet was
-    /// taken since.
+    /// Works like [`Port::wait`], except that every packet of a registration is
+    /// [`Packet::Notified`](crate::Packet::Notified). A one-shot registration keeps its key and is
+    /// disabled until a call enables it by its name.
+    ///
+    /// The port clones the key before it takes the packet. So a key that counts its clones shows
+    /// whether a packet was taken since.
     ///
     /// # Waiting
     ///
@@ -254,14 +262,18 @@ impl<'p, K: Clone, M, B> Raw<'p, K, M, B> {
 }
 
 impl<K, M, B: Task> Raw<'_, K, M, B> {
-    /// Starts a task of an association. If nothing else of its side is in flight, and that is ready as far as is
-    /// known, the task is tried at once; if it is done by that it comes back, and is not told of its end.
+    /// Starts a task of an association.
     ///
-    /// As long as it is in flight, readiness of its side is its own and is not reported. [`Port::cancel`] cancels it.
+    /// If no other task or operation of its side is in flight and the descriptor appears to be
+    /// ready, this call tries the task immediately. If that completes the task, the call returns it
+    /// and doesn't call [`Task::end`].
+    ///
+    /// While a task is in flight, readiness of its side belongs to it and is not reported.
+    /// [`Port::cancel`] cancels it.
     ///
     /// # Errors
     ///
-    /// As for [`Port::start`]; the task comes back.
+    /// As for [`Port::start`]. The error returns the task.
     ///
     /// # Examples
     ///
@@ -342,22 +354,24 @@ impl<K, M, B: Task> Raw<'_, K, M, B> {
 }
 
 impl<'p, K, M, B> Raw<'p, K, M, B> {
-    /// Tries the work of a [task](Task) before the task is made. Work that can be done immediately needs no task, and no
-    /// memory for one.
+    /// Tries the work of a [task](Task) before the task is made.
     ///
-    /// If no operation of this side is in flight, and the descriptor may be ready, this calls `attempt` once, as the port
-    /// would call [`Task::attempt`]. Operations of the same side that other threads start meanwhile wait for the end of
-    /// this call.
+    /// Work that can be done immediately needs no task, and no memory for one.
     ///
-    /// Returns true if the attempt has returned [`Done`](Attempt::Done) or [`Drained`](Attempt::Drained).
-    /// Otherwise the caller starts a task by [`Raw::start_task`], which returns an error if there is no such
-    /// association or the port is closed. Another thread's operation may have been started before that task.
+    /// If no operation of this side is in flight and the descriptor may be ready, this calls
+    /// `attempt` once, as the port would call [`Task::attempt`]. Meanwhile, operations of the same
+    /// side that other threads start wait for this call to end.
     ///
-    /// If a `tracing` subscriber receives events of packets, this calls nothing and returns false. The events of the
-    /// task then describe the work.
+    /// Returns true if the attempt returned [`Done`](Attempt::Done) or
+    /// [`Drained`](Attempt::Drained). Otherwise the caller starts a task with [`Raw::start_task`],
+    /// which returns an error if the association doesn't exist or the port is closed. Another
+    /// thread's operation may have started before that task.
     ///
-    /// The attempt runs without any lock of the port. It must not call `try_now` for the same side of the same association
-    /// and wait for the result.
+    /// If a `tracing` subscriber receives packet events, this doesn't call `attempt` and returns
+    /// false. The task's events then describe the work.
+    ///
+    /// The attempt runs without any lock of the port. It must not call `try_now` for the same side
+    /// of the same association and wait for the result.
     ///
     /// # Examples
     ///
@@ -403,12 +417,18 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         self.port.try_now(id, direction, attempt)
     }
 
-    /// Says that what the first task of this side has waited for is there: one that was [`OutOfResources`](Attempt::OutOfResources) is
-    /// tried without further delay, by a thread that waits or comes to wait. If it is being tried just now, and says that
-    /// it lacks something, it is tried once more. One that waits for its descriptor may be tried once too often. Nothing
-    /// else happens, also if there is no task or no such registration.
+    /// Retries the first task of this side without further delay.
     ///
-    /// Any thread may call it that has none of the port's locks, also inside an [attempt](Task::attempt).
+    /// Call this when the resource that an [`OutOfResources`](Attempt::OutOfResources) task waits
+    /// for has become available. A thread that waits on the port, or the next one that does,
+    /// retries the task. If the task is being tried right now and runs out of resources, it is
+    /// tried once more. A task that waits for its descriptor may be tried unnecessarily. If there
+    /// is no task or no such registration, nothing happens.
+    ///
+    /// # Threads
+    ///
+    /// Any thread that holds none of the port's locks may call this, including inside an
+    /// [attempt](Task::attempt).
     pub fn retry(self, id: SharedId, side: Side) {
         let direction = match side {
             Side::In => Direction::In,
@@ -417,15 +437,19 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         self.port.engine().pull_in(id.id().0, direction);
     }
 
-    /// What carries operations on files out by this port's file engine, and calls their ends.
+    /// Returns the calls that run operations on files with this port's file engine, and call their
+    /// ends.
     #[must_use]
     pub fn file_tasks<T: FileTask>(self) -> FileTasks<'p, T> {
         FileTasks::new(self.port.engine())
     }
 
-    /// Posts a message that tells of a finished [task](Task), as [`Port::post`](crate::Port::post) does. It is the calling thread's own
-    /// doing: if that runs at the port, it soon comes back and takes the packet itself. If the thread has found the end within its
-    /// wait, it hands the packet out as it does what the kernel has reported. So no other thread is woken for a packet alone.
+    /// Posts a message that reports a finished [task](Task).
+    ///
+    /// Works like [`Port::post`](crate::Port::post), but no other thread is woken for this packet
+    /// alone. If the calling thread runs handlers of this port, it soon returns to its wait and
+    /// takes the packet itself. If it completed the task within its wait, it delivers the packet as
+    /// it delivers kernel events.
     ///
     /// # Errors
     ///
@@ -434,33 +458,37 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         self.port.post_found(message)
     }
 
-    /// Goes on with the tasks that a call of this thread has left to be gone on with: one that starts or cancels a
-    /// task, and one that ends a registration, may do so. A wait, and [`Raw::has_packets`], go on with all of them.
+    /// Runs deferred tasks.
     ///
-    /// No lock may be held that the [end](Task::end) of a task wants.
+    /// A call that starts or cancels a task, or ends a registration, may defer attempts at tasks
+    /// and their ends. The calling thread then calls this. Waits and [`Raw::has_packets`] run all
+    /// deferred tasks as well.
+    ///
+    /// The caller must not hold a lock that the [end](Task::end) of a task acquires.
     #[inline]
     pub fn run_deferred(self) {
         self.port.store().run_deferred();
     }
 
-    /// Ends a registration at once and without a packet, as if its descriptor had been closed. Its
-    /// key is dropped; a key that is out with a handler is dropped when the handler gives it back.
-    /// A packet that another thread has taken stays with that thread.
+    /// Ends a registration immediately and without a packet, as if its descriptor had been closed.
     ///
-    /// The descriptor should still be open. Then nothing is left behind in the kernel, even if
-    /// there are duplicates.
+    /// The call drops the key. If a handler holds the key, the key is dropped when the handler
+    /// returns it. A packet that another thread has taken stays with that thread.
+    ///
+    /// The descriptor should still be open. Then nothing remains in the kernel, even if the
+    /// descriptor has duplicates.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::NotRegistered`](crate::ErrorKind::NotRegistered) if there is no such
-    /// registration, or if it is being removed: its last packet comes all the same.
+    /// registration, or if it is being removed: its last packet still arrives.
     /// [`ErrorKind::Forked`](crate::ErrorKind::Forked).
     #[inline]
     pub fn forget(self, id: Id) -> Result<()> {
         if self.port.engine().forget(id.0)? {
-            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
             // - owned: `forget` has made the node this thread's;
-            // - a value: the key lies in its cell whenever the slot is not held.
+            // - a value: the key is in its cell whenever the slot is not held.
             let key = unsafe { self.port.keys().cells.take(name_parts(id.0).0) };
             self.port.engine().free(id.0);
             drop(key);
@@ -468,28 +496,30 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         Ok(())
     }
 
-    /// Whether a registration goes on and its number still names the descriptor that was
-    /// registered. False if that descriptor was closed since, even if its number has been given out
-    /// again. Makes a system call.
+    /// Checks that a registration continues and that its number still names the registered
+    /// descriptor.
+    ///
+    /// Returns false if that descriptor has been closed since, even if its number is in use again.
+    /// Makes a system call.
     #[inline]
     #[must_use]
     pub fn is_current(self, id: Id) -> bool {
         self.port.engine().is_current(id.0)
     }
 
-    /// How many packets to take at a time if none of them can be given back, since the caller moves them
-    /// into memory of its own before it handles them: what a C program does, or a runtime with queues.
+    /// Returns how many packets to take at a time if they can't return to the queue.
     ///
-    /// Packets that are left in the iterator of a wait go to another thread if the handler of an
-    /// earlier one sleeps or goes on for long. Packets that the caller has moved wait for that
-    /// handler to end.
+    /// Use this if the caller moves packets into its own memory before it handles them, as a C
+    /// program or a runtime with queues does. Packets that stay in the iterator of a wait go to
+    /// another thread if the handler of an earlier one sleeps or runs for long. Packets that the
+    /// caller has moved wait until that handler ends.
     ///
-    /// Usually the number is `usize::MAX`. It goes down to 1 once a thread is found asleep, or
-    /// stuck for some milliseconds with what it took. It goes up again step by step while no thread
-    /// is found so. Each time that this was too soon, the next rise takes longer.
+    /// The number is normally `usize::MAX`. It drops to 1 when a thread is found asleep, or stuck
+    /// for some milliseconds with the packets it took. It rises again step by step while no such
+    /// thread is found. Each time it rose too soon, the next rise takes longer.
     ///
-    /// Hand the number to [`Batch::set_capacity`]; the port itself does not enforce it. It may
-    /// change at any time. Reading it costs next to nothing as long as there is no limit.
+    /// Pass the number to [`Batch::set_capacity`]; the port itself does not enforce it. It may
+    /// change at any time. Reading it costs almost nothing while there is no limit.
     ///
     /// # Examples
     ///
@@ -512,26 +542,28 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         self.port.engine().advised_room()
     }
 
-    /// Whether a packet is queued, that is, whether a wait would bring one if its thread may run.
-    /// The call takes no packet, and the calling thread does not count as one that waits or runs.
-    /// The call first queues what the kernel has to report, unless a thread is in the kernel's
-    /// wait: then that thread does so. It goes on with [tasks](Task).
+    /// Checks whether a packet is queued, so that a wait would return one if its thread may run.
     ///
-    /// Packets that the calling thread has left in its own iterator count, since its next wait
-    /// takes them back. A packet does not count if its registration was enabled again meanwhile,
-    /// since that has to be checked. Packets in the iterator of another thread, or just being
-    /// checked by one, do not count either.
+    /// The call takes no packet, and the calling thread does not count as waiting or running.
+    /// First, the call queues what the kernel has to report, unless a thread is in the kernel's
+    /// wait: then that thread does so. The call also runs [tasks](Task).
+    ///
+    /// Packets that remain in the calling thread's own iterator count, since its next wait takes
+    /// them. Packets in another thread's iterator, or that another thread is checking, do not
+    /// count. Nor does a packet whose registration was enabled again since, because that needs a
+    /// check.
     ///
     /// A registration that was disabled or changed while its packet was queued may leave an entry
-    /// in the queue that comes to nothing. One call looks at no more than 256 entries, and moves
-    /// those that come to nothing to the end of the queue. If more of them stand before the first
-    /// packet, the call may say false; a later call, or a wait, finds the packet.
+    /// without a packet in the queue. One call examines at most 256 entries, and moves those
+    /// without a packet to the end of the queue. If more of them precede the first packet, the call
+    /// may return false; a later call, or a wait, finds the packet.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed) if the port is closed and nothing is left in it,
-    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked). If the call finds no packet, and the system refuses for good to
-    /// report what is ready: as for [`Port::wait`].
+    /// - [`ErrorKind::Closed`](crate::ErrorKind::Closed): the port is closed and empty.
+    /// - [`ErrorKind::Forked`](crate::ErrorKind::Forked).
+    /// - As for [`Port::wait`], if the call finds no packet and the system permanently refuses to
+    ///   report readiness.
     ///
     /// # Examples
     ///
@@ -553,7 +585,7 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         let mut look = || self.port.engine().has_packets(own.as_deref(), &mut batch.scratch);
         loop {
             let found = look()?;
-            // Behind each look, which may have put something aside. Tasks may post as they end.
+            // After each look, which may have deferred work. Tasks may post as they end.
             let has_gone_on = self.port.store().run_deferred();
             if found || !has_gone_on {
                 return Ok(found);
@@ -561,10 +593,12 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         }
     }
 
-    /// Queues what the kernel has to report, unless a thread is in the kernel's wait, which does so; and goes on with
-    /// tasks. It takes nothing, and the calling thread does not count as one that waits or runs. It is for a thread
-    /// that sees to a port where perhaps no other does. [`Raw::has_packets`] need not ask the kernel if something is
-    /// queued; this does.
+    /// Queues what the kernel has to report, and runs tasks.
+    ///
+    /// If a thread is in the kernel's wait, that thread queues the kernel's reports instead. The
+    /// call takes no packet, and the calling thread does not count as waiting or running. Use this
+    /// in a thread that looks after a port on which perhaps no thread waits. Unlike
+    /// [`Raw::has_packets`], which may skip the kernel if something is queued, this always asks it.
     ///
     /// # Errors
     ///
@@ -578,11 +612,13 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         }
     }
 
-    /// Closes the port and leaves what is queued. All waits end at once with
-    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), and the port's descriptors can be
-    /// registered elsewhere.
+    /// Closes the port and leaves its queue as it is.
     ///
-    /// To get what is queued, call [`Port::close`]; to get every key back, [`Port::shutdown`].
+    /// All waits end immediately with [`ErrorKind::Closed`](crate::ErrorKind::Closed), and the
+    /// port's descriptors can be registered elsewhere.
+    ///
+    /// To take the queued packets, call [`Port::close`]. To get every key back, call
+    /// [`Port::shutdown`].
     #[inline]
     pub fn abandon(self) {
         if !self.port.engine().forked() {
@@ -590,7 +626,7 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         }
     }
 
-    /// Whether this process is a forked child of the one that made the port. There every other call
+    /// Returns true in a forked child of the process that made the port. There, every other call
     /// fails with [`ErrorKind::Forked`](crate::ErrorKind::Forked).
     #[inline]
     #[must_use]

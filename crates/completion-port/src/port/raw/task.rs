@@ -3,28 +3,29 @@
 use crate::types::buffer::Buffer;
 use crate::types::fd::RawFd;
 
-/// Which operations of a socket stand in one line: those of one direction are done one after the other.
+/// The direction of a task. Operations of one direction run one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a socket has no third direction")]
 pub enum Side {
-    /// Accepts, receives.
+    /// Accepts and receives.
     In,
-    /// Connects, sends.
+    /// Connects and sends.
     Out,
 }
 
-/// What an attempt at a [`Task`] has come to.
+/// The result of an attempt at a [`Task`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "the port has to know what to do")]
 pub enum Attempt {
-    /// The task is done, well or badly.
+    /// The task is finished, successfully or not.
     Done,
-    /// The same, and the direction is known to have nothing more at this moment, but perhaps an end or an error.
+    /// The task is finished, and the direction has nothing more at this moment, except perhaps an
+    /// end or an error.
     Drained,
-    /// It would have to wait until the descriptor is ready in its direction.
+    /// The task must wait until the descriptor is ready in its direction.
     Blocked,
-    /// It would have to wait for what readiness does not tell of, a descriptor or memory. It is tried again after
-    /// some milliseconds.
+    /// The task lacks something that readiness does not report, such as a descriptor or memory. It
+    /// is tried again after some milliseconds.
     OutOfResources,
 }
 
@@ -32,33 +33,39 @@ pub enum Attempt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "there is no other way")]
 pub enum Ending {
-    /// Its last attempt has said so.
+    /// Its last attempt completed it.
     Done,
-    /// It was cancelled, or its registration removed, or the port closed.
+    /// It was cancelled, its registration was removed, or the port was closed.
     Cancelled,
     /// Its registration was forgotten, or its descriptor turned out to be closed.
     Closed,
-    /// Its attempt has panicked.
+    /// Its attempt panicked.
     Failed,
 }
 
-/// An operation that the program carries out itself, by system calls of its own: it is tried until it says that it is
-/// done, in one line with the others of its direction, and makes no packet.
-/// [`Raw::start_task`](crate::port::raw::Raw::start_task) starts one.
+/// An operation that the program carries out with its own system calls.
 ///
-/// It goes on in whichever thread finds that it can: one that waits on the port, or one that calls
-/// [`Raw::has_packets`](crate::port::raw::Raw::has_packets) or [`Raw::run_deferred`](crate::port::raw::Raw::run_deferred).
+/// The port tries it until it reports that it is done, in turn with the other operations of its
+/// direction. It makes no packet. [`Raw::start_task`](crate::port::raw::Raw::start_task) starts
+/// one.
+///
+/// It runs in whichever thread finds that it can make progress: one that waits on the port, or one
+/// that calls [`Raw::has_packets`](crate::port::raw::Raw::has_packets) or
+/// [`Raw::run_deferred`](crate::port::raw::Raw::run_deferred).
 pub trait Task: Buffer {
-    /// Tries it, by calls that do not wait. Nothing is locked meanwhile.
+    /// Tries the operation, with calls that do not block. The port holds no lock meanwhile.
     fn attempt(&mut self, descriptor: RawFd) -> Attempt;
 
-    /// Whether its first attempt is made as soon as it is the first of its line, without waiting for readiness. A connect
-    /// needs this: its socket becomes ready only once the connect has begun. The default is `false`. The port asks once,
-    /// when the task starts.
+    /// Returns whether to try the task without waiting for readiness, once it is first in its
+    /// direction.
+    ///
+    /// A connect needs this: its socket becomes ready only after the connect has begun. The default
+    /// is `false`. The port asks once, when the task starts.
     fn begins_unasked(&self) -> bool {
         false
     }
 
-    /// It has ended, behind the return of the call that has started it. Nothing is locked meanwhile.
+    /// Called when the task has ended, after the call that started it has returned. The port holds
+    /// no lock meanwhile.
     fn end(self, ending: Ending);
 }

@@ -22,21 +22,21 @@ use crate::types::interest::{Events, Interest, Mode};
 use crate::types::source::SourceName;
 use crate::types::trigger::{Terms, Trigger};
 
-/// A one-shot packet: it holds the key, which the port does not touch until the registration is
+/// A one-shot packet. It holds the key, which the port does not touch until the registration is
 /// rearmed.
 ///
-/// The handler has `&mut` access to the key without a lock, since no other thread can get a packet
-/// of this registration meanwhile. The handler ends the token in one of these ways:
+/// The handler has `&mut` access to the key without a lock, because no other thread can get a
+/// packet of this registration meanwhile. The handler ends the token in one of these ways:
 ///
-/// - [`rearm`](Ready::rearm) gives the key back and enables the registration again;
-/// - [`park`](Ready::park) gives the key back and leaves it disabled;
-/// - [`into_key`](Ready::into_key) ends the registration and keeps the key;
-/// - dropping the token ends the registration and drops the key, which closes an owned socket.
+/// - [`rearm`](Ready::rearm) returns the key and enables the registration again.
+/// - [`park`](Ready::park) returns the key and leaves the registration disabled.
+/// - [`into_key`](Ready::into_key) ends the registration and keeps the key.
+/// - Dropping the token ends the registration and drops the key, which closes an owned socket.
 ///
-/// A token may move to another thread; to a thread that outlives the borrow of the port it goes by
-/// [`with_port`](Ready::with_port). A token that is forgotten (`mem::forget`) leaks its key. Its
-/// registration stays there, disabled, until the port is dropped, and [`Port::shutdown`](crate::Port::shutdown) waits for
-/// it in vain.
+/// A token may move to another thread. To move it to a thread that outlives the borrow of the port,
+/// convert it with [`with_port`](Ready::with_port). A forgotten token (`mem::forget`) leaks its
+/// key. Its registration remains, disabled, until the port is dropped, and after
+/// [`Port::shutdown`](crate::Port::shutdown) the port never becomes empty.
 ///
 /// # Examples
 ///
@@ -66,17 +66,17 @@ use crate::types::trigger::{Terms, Trigger};
 #[must_use = "dropping the token ends the registration; `rearm` goes on with it"]
 pub struct Ready<'p, K, B = Vec<u8>> {
     pub(in crate::port) held: Held<'p, K, B>,
-    /// So that a token is shared between threads only if its key may be.
+    /// A token may be shared between threads only if its key may.
     pub(in crate::port) key: PhantomData<K>,
 }
 
-/// What a token is made of, for what becomes of it in the end.
+/// The contents of a token, for the calls that use it up.
 pub(in crate::port) struct Held<'p, K, B> {
     pub(in crate::port) store: &'p Store<K, B>,
     pub(in crate::port) slot: &'p Slot,
-    /// Where the key lies, which is the token's: the slot is held as long as that is here.
+    /// The key's cell. The token owns it, because the slot is held while the token exists.
     pub(in crate::port) cell: &'p Cell<K>,
-    /// The slot's number.
+    /// The slot's index.
     pub(in crate::port) index: u32,
     pub(in crate::port) events: Events,
     pub(in crate::port) drained: Drained,
@@ -91,103 +91,106 @@ impl<K, B> Clone for Held<'_, K, B> {
 impl<K, B> Copy for Held<'_, K, B> {}
 
 impl<'p, K, B> Ready<'p, K, B> {
-    /// The registration's name.
+    /// Returns the registration's name.
     #[must_use]
     pub fn id(&self) -> Id {
         Id(self.held.name())
     }
 
-    /// The conditions that held.
+    /// Returns the conditions that held.
     #[must_use]
     pub fn events(&self) -> Events {
         self.held.events
     }
 
-    /// The key.
+    /// Returns the key.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
-        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference
+        // SAFETY: `get` requires a value that is neither changed nor taken while the reference
         // lives.
-        // - a value: the token has it, and is there as long as the reference;
-        // - neither changed nor taken: the cell is the token's. The token changes it only when
+        // - a value: the token has one, and outlives the reference;
+        // - neither changed nor taken: the token owns the cell. It changes the key only when
         //   borrowed exclusively, and takes it only when used up.
         unsafe { self.held.cell.get() }
     }
 
-    /// The key, to be changed. A key that owns its descriptor must keep owning the registered
-    /// descriptor; otherwise [`Ready::rearm`] and [`Ready::park`] fail with
-    /// [`ErrorKind::BadDescriptor`]. The port tells descriptors apart by number: nothing is
-    /// reported of another socket that happens to have the same number. To go on with another
-    /// socket, take the key out by [`Ready::into_key`] and register it anew.
+    /// Returns the key, mutably.
+    ///
+    /// A key that owns its descriptor must keep owning the registered descriptor. Otherwise
+    /// [`Ready::rearm`] and [`Ready::park`] fail with [`ErrorKind::BadDescriptor`]. The port
+    /// identifies descriptors by number, and reports nothing about another socket that happens to
+    /// have the same number. To continue with another socket, take the key out with
+    /// [`Ready::into_key`] and register it again.
     #[inline]
     #[must_use]
     pub fn key_mut(&mut self) -> &mut K {
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference
-        // lives.
-        // - a value: the token has it, and is there as long as the reference;
-        // - nothing else: the cell is the token's, which is borrowed exclusively.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
+        // - a value: the token has one, and outlives the reference;
+        // - nothing else: the token owns the cell, and is borrowed exclusively.
         unsafe { self.held.cell.get_mut() }
     }
 
-    /// Says that nothing is left to read: the next read would block. Rearming then costs no system
+    /// Hints that nothing is left to read: the next read would block. Rearming then needs no system
     /// call.
     ///
-    /// This is true after a read that returned [`WouldBlock`](std::io::ErrorKind::WouldBlock), and
-    /// on TCP streams and pipes after one that returned fewer bytes than were asked for. If it is
-    /// said although something is left to read, that is reported only when more arrives.
+    /// The hint is true after a read that returned [`WouldBlock`](std::io::ErrorKind::WouldBlock),
+    /// and on TCP streams and pipes after a read that returned fewer bytes than requested. If the
+    /// hint is false, the unread data is reported only when more arrives.
     ///
-    /// A short read proves nothing on datagram sockets (the next datagram may be there), on
-    /// listeners and on `AF_UNIX` streams that carry descriptors. A read that filled its buffer
+    /// A short read proves nothing on datagram sockets, where the next datagram may be waiting, on
+    /// listeners, and on `AF_UNIX` streams that carry descriptors. A read that filled its buffer
     /// proves nothing on any descriptor. The port ignores the hint at a TCP urgent mark.
     ///
-    /// A handler whose read filled its buffer does best to read again at once, a dozen times or so,
-    /// since a packet costs more than a read. Then it should rearm, so that the other sockets have
-    /// their turn.
+    /// If a read fills the buffer, read again, up to a dozen times or so: a packet costs more than
+    /// a read. Then rearm, so that other sockets get their turn.
     pub fn read_drained(&mut self) {
         self.held.drained = self.held.drained.and(Drained::READ);
     }
 
-    /// Says that a write returned [`WouldBlock`](std::io::ErrorKind::WouldBlock). Rearming then costs
-    /// no system call.
+    /// Hints that a write returned [`WouldBlock`](std::io::ErrorKind::WouldBlock). Rearming then
+    /// needs no system call.
     pub fn write_full(&mut self) {
         self.held.drained = self.held.drained.and(Drained::WRITE);
     }
 
-    /// Gives the key back and enables the registration again, with the filter and trigger it has.
+    /// Returns the key and enables the registration again, with its current filter and trigger.
     ///
-    /// If a condition still holds, a packet follows at once, whatever the trigger. In the common
-    /// case this is one compare-and-swap and no system call; without a hint
+    /// If a condition still holds, a packet follows immediately, whatever the trigger. In the
+    /// common case this is one compare-and-swap and no system call. Without a hint
     /// ([`Ready::read_drained`], [`Ready::write_full`]) the next wait asks the kernel about all
     /// sockets of a batch in one call.
     ///
-    /// If a borrowed descriptor has something to report then, the wait makes one more call for it,
-    /// which tells whether the number still names what was registered.
+    /// If a borrowed descriptor then has something to report, the wait makes one more system call,
+    /// to check that the number still names the registered descriptor.
     ///
     /// # Errors
     ///
-    /// If the call fails, the registration has ended, and the error gives the key back:
-    /// - [`ErrorKind::Closed`]: the port is closed or shutting down;
-    /// - [`ErrorKind::NotRegistered`]: the descriptor was found to have been closed;
-    /// - [`ErrorKind::NotPollable`]: it is a file, which has operations and no readiness;
-    /// - [`ErrorKind::BadDescriptor`]: the key owns another descriptor than the registered one;
+    /// If the call fails, the registration has ended and the error returns the key:
+    /// - [`ErrorKind::Closed`]: the port is closed or shutting down.
+    /// - [`ErrorKind::NotRegistered`]: the descriptor turned out to be closed.
+    /// - [`ErrorKind::NotPollable`]: it is a file, which has operations but no readiness.
+    /// - [`ErrorKind::BadDescriptor`]: the key owns a different descriptor from the registered one.
     /// - [`ErrorKind::Forked`].
     #[inline]
     pub fn rearm(self) -> Result<(), Refused<K>> {
         self.arm(None)
     }
 
-    /// Gives the key back and enables the registration again, until a deadline: if nothing has happened by then, a
-    /// packet reports [`Events::TIMED_OUT`]. It never does so earlier. While a thread waits at the port, or comes to
-    /// wait within a millisecond, it is at most that late.
+    /// Returns the key and enables the registration again, with a deadline.
     ///
-    /// It is made for deadlines that are moved with each packet, as those of idle connections are: to move one
-    /// costs a store, and no thread is woken for it. Each timer rings once in a while, finds its deadline moved, and
-    /// is set anew.
+    /// If nothing has happened by the deadline, a packet reports [`Events::TIMED_OUT`], never
+    /// earlier. While a thread waits on the port, or comes to wait within a millisecond, the packet
+    /// is at most that late.
+    ///
+    /// This is made for deadlines that move with each packet, such as those of idle connections.
+    /// Moving one costs a store and wakes no thread. The timer occasionally expires, finds that its
+    /// deadline has moved, and is set again.
     ///
     /// # Errors
     ///
-    /// As for [`Ready::rearm`]; and [`ErrorKind::OutOfMemory`], with a registration's first deadline.
+    /// As for [`Ready::rearm`]. A registration's first deadline can also fail with
+    /// [`ErrorKind::OutOfMemory`].
     ///
     /// # Examples
     ///
@@ -217,8 +220,11 @@ impl<'p, K, B> Ready<'p, K, B> {
         self.arm_until(None, deadline.into())
     }
 
-    /// The same, with another filter and trigger, as [`Ready::rearm_as`]. An association's first arming says by
-    /// this what it waits for, and until when.
+    /// Returns the key and enables the registration again, with another filter and trigger, and a
+    /// deadline.
+    ///
+    /// Works like [`Ready::rearm_as`] and [`Ready::rearm_until`] combined. Use it to arm an
+    /// association for the first time with a deadline.
     ///
     /// # Errors
     ///
@@ -259,7 +265,8 @@ impl<'p, K, B> Ready<'p, K, B> {
         self.arm_until(Some(terms.mode), deadline.into())
     }
 
-    /// Gives the key back and enables the registration again, with `mode` or as it was, until a deadline.
+    /// Returns the key and enables the registration again with a deadline, with `mode` or as it
+    /// was.
     #[inline]
     fn arm_until(self, mode: Option<Mode>, deadline: Deadline) -> Result<(), Refused<K>> {
         if !self.has_its_descriptor() {
@@ -269,8 +276,9 @@ impl<'p, K, B> Ready<'p, K, B> {
         let held = Held { store, slot, cell, index, events, drained };
         let engine = &store.engine;
         let at = deadline.moment(engine.backend());
-        // Stored before the slot is armed, and its timer looked at afterwards: so either this thread sees that the timer
-        // has rung, or the thread for which it rings sees the new deadline.
+        // The deadline is stored before the slot is armed, and its timer is checked afterwards. So
+        // either this thread sees that the timer has expired, or the thread that handles the expiry
+        // sees the new deadline.
         let deadline_timer = match engine.deadline_timer(index, Call::Rearm) {
             Ok(deadline_timer) => deadline_timer,
             Err(error) => return Err(held.refuse_with(error)),
@@ -283,8 +291,10 @@ impl<'p, K, B> Ready<'p, K, B> {
         Ok(())
     }
 
-    /// Gives the key back and enables the registration again, with another filter and trigger. With a
-    /// persistent trigger its further packets are [`Packet::Notified`](crate::Packet::Notified).
+    /// Returns the key and enables the registration again, with another filter and trigger.
+    ///
+    /// With a persistent trigger, its further packets are
+    /// [`Packet::Notified`](crate::Packet::Notified).
     ///
     /// # Errors
     ///
@@ -300,7 +310,7 @@ impl<'p, K, B> Ready<'p, K, B> {
         self.arm(Some(terms.mode))
     }
 
-    /// Gives the key back and leaves the registration disabled, until
+    /// Returns the key and leaves the registration disabled, until
     /// [`Port::enable`](crate::Port::enable) enables it.
     ///
     /// # Errors
@@ -314,20 +324,20 @@ impl<'p, K, B> Ready<'p, K, B> {
         self.into_held().put_back(Call::Park, None, false).map(|()| id)
     }
 
-    /// Ends the registration and keeps the key. No packet of it follows.
+    /// Ends the registration and keeps the key. The registration makes no more packets.
     #[must_use = "to drop the key as well, drop the token"]
     pub fn into_key(self) -> K {
         self.into_held().end()
     }
 
-    /// Gives the key back and enables the registration again, with `mode` or as it was.
+    /// Returns the key and enables the registration again, with `mode` or as it was.
     #[inline]
     fn arm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
         if !self.has_its_descriptor() {
             return Err(self.into_held().refuse(Call::Rearm));
         }
-        // Taken apart here, and put together again only to be passed on, so that the token need not
-        // lie in memory.
+        // The token is taken apart here, and reassembled only to be passed on, so that it need not
+        // be in memory.
         let Held { store, slot, cell, index, events, drained } = self.into_held();
         if !traces_packets() && store.engine.rearm(slot, mode, false, drained) {
             return Ok(());
@@ -335,18 +345,18 @@ impl<'p, K, B> Ready<'p, K, B> {
         Held { store, slot, cell, index, events, drained }.rearm(mode, false)
     }
 
-    /// Uses the token up. From here on the key may belong to the port, so the token's drop must not
-    /// run.
+    /// Uses the token up without running its drop, because the key may belong to the port from now
+    /// on.
     #[inline]
     fn into_held(self) -> Held<'p, K, B> {
         ManuallyDrop::new(self).held
     }
 
-    /// Whether the key owns the registered descriptor still, if it owns one.
+    /// Checks that the key still owns the registered descriptor. True if it never owned one.
     #[inline]
     fn has_its_descriptor(&self) -> bool {
         let Held { store, slot, .. } = self.held;
-        // User code, which may panic: the key is still the token's then.
+        // This is user code, which may panic. In that case the token still has the key.
         store.keys.source_of.get().is_none_or(|source_of| {
             let registered = SourceName { kernel: store.kernel, number: slot.descriptor() };
             slot.word().is_borrowed() || registered == source_of(self.key())
@@ -355,12 +365,12 @@ impl<'p, K, B> Ready<'p, K, B> {
 }
 
 impl<'p, K, B> Ready<'p, K, B> {
-    /// The token of a slot that has just been associated, and is held.
+    /// Creates the token of a slot that was just associated and is held.
     pub(crate) fn associated(store: &'p Store<K, B>, index: u32) -> Self {
         Self::of(store, store.engine.slot(index), index)
     }
 
-    /// A token that has nothing to report.
+    /// Creates a token without events.
     #[inline]
     pub(in crate::port) fn of(store: &'p Store<K, B>, slot: &'p Slot, index: u32) -> Self {
         let cell = store.keys.cells.at(index);
@@ -370,13 +380,15 @@ impl<'p, K, B> Ready<'p, K, B> {
 }
 
 impl<K, B> Held<'_, K, B> {
-    /// The registration's name, which it has as long as it is held.
+    /// Returns the registration's name, which stays the same while the slot is held.
     fn name(&self) -> Name {
         name_of(self.index, self.slot.word().generation())
     }
 
-    /// The token is used up: the engine is to have the key, and to rearm the registration with `mode`, or as
-    /// it was. A subscriber hears of it.
+    /// Returns the key to the engine and rearms the registration with `mode`, or as it was. Uses
+    /// the token up.
+    ///
+    /// Reports the rearming to the tracing subscriber.
     #[cold]
     fn rearm(self, mode: Option<Mode>, timed: bool) -> Result<(), Refused<K>> {
         let (engine, name) = (&self.store.engine, self.name());
@@ -388,18 +400,18 @@ impl<K, B> Held<'_, K, B> {
         Ok(())
     }
 
-    /// The token is used up: the engine is to have the key.
+    /// Returns the key to the engine. Uses the token up.
     #[inline(never)]
     fn put_back(self, call: Call, mode: Option<Mode>, timed: bool) -> Result<(), Refused<K>> {
         let (engine, worker) = (&self.store.engine, || current_worker(&self.store.engine));
         let name = self.name();
         let back = KeyReturn { mode, timed, drained: self.drained };
         let accepted = engine.put_back(call, self.slot, name, back, worker);
-        // Refused: the slot is still held.
+        // On refusal the slot is still held.
         accepted.map_err(|error| self.refuse_with(error))
     }
 
-    /// The token is used up: the registration ends, since the key owns another descriptor by now.
+    /// Ends the registration, because the key owns another descriptor now. Uses the token up.
     #[cold]
     #[inline(never)]
     fn refuse(self, call: Call) -> Refused<K> {
@@ -414,21 +426,21 @@ impl<K, B> Held<'_, K, B> {
         refused
     }
 
-    /// The token is used up: the registration ends, and so does the key.
+    /// Ends the registration and drops the key. Uses the token up.
     #[inline(never)]
     fn abandon(self) {
         drop(self.end());
     }
 
-    /// The token is used up: the registration ends, and the key goes back to the caller.
+    /// Ends the registration and returns the key. Uses the token up.
     fn end(self) -> K {
         let name = self.name();
-        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-        // - owned: the slot is held by this token;
-        // - a value: the token has it, and it is taken out once, since only the token's drop and what has
-        //   used it up (`into_held`) come here, and neither comes back.
+        // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+        // - owned: this token holds the slot;
+        // - a value: the token has it. It is taken only once: only the token's drop and the calls
+        //   that use the token up (`into_held`) lead here, and each token has only one of these.
         let key = unsafe { self.cell.take() };
-        // The kernel first: once the key is dropped, another part of the program may get its
+        // Tell the kernel first: once the key is dropped, another part of the program may get its
         // descriptor's number.
         self.store.engine.end(name);
         key
@@ -436,7 +448,7 @@ impl<K, B> Held<'_, K, B> {
 }
 
 impl<K, B> Drop for Ready<'_, K, B> {
-    // Inlined, so that a token need not lie in memory unless a reference to it is passed on.
+    // Inlined, so that a token need not be in memory unless a reference to it is passed on.
     #[inline]
     fn drop(&mut self) {
         self.held.abandon();

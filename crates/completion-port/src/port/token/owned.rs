@@ -15,20 +15,19 @@ use crate::types::error::Refused;
 use crate::types::interest::{Events, Interest};
 use crate::types::trigger::Trigger;
 
-/// A one-shot packet that keeps its port alive: a [`Ready`] that borrows nothing. [`Ready::with_port`]
-/// makes it.
+/// A one-shot packet that keeps its port alive: a [`Ready`] that borrows nothing.
+/// [`Ready::with_port`] makes it.
 ///
-/// It is for a handler that goes on where the borrow of the port ends: in a thread pool, in a
-/// thread that is never joined, in a struct. It has the methods of [`Ready`] and ends in the same
-/// ways: it is rearmed, parked, or taken apart for its key, or it is dropped, which ends the
-/// registration.
+/// Use it when a handler continues where the borrow of the port ends: in a thread pool, in a thread
+/// that is never joined, in a struct. It has the methods of [`Ready`] and ends in the same ways:
+/// rearm it, park it, or take its key. Dropping it ends the registration.
 ///
-/// The token lets go of the port last, when the registration has ended or the key is back. If the
-/// port has no other owner by then, the thread that uses the token up drops the port with all of
-/// its keys and messages. That may happen in [`OwnedReady::rearm`] too.
+/// The token releases the port last, after the registration has ended or the key has been returned.
+/// If the port has no other owner by then, the thread that uses up the token drops the port with
+/// all its keys and messages. That can happen in [`OwnedReady::rearm`] too.
 ///
-/// A token that is put into a key or a message of its own port keeps that port alive for ever. So does one
-/// that is forgotten (`mem::forget`).
+/// A token inside a key or a message of its own port keeps that port alive forever. So does a
+/// forgotten one (`mem::forget`).
 ///
 /// # Examples
 ///
@@ -68,30 +67,30 @@ use crate::types::trigger::Trigger;
 #[must_use = "dropping the token ends the registration; `rearm` goes on with it"]
 pub struct OwnedReady<K, M = (), B = Vec<u8>> {
     port: Arc<Port<K, M, B>>,
-    /// The number of the slot, which this token holds unless it is used up.
+    /// The index of the slot, which this token holds unless it is used up.
     index: u32,
     events: Events,
     drained: Drained,
     is_used_up: bool,
-    /// So that a token is shared between threads only if its key may be.
+    /// A token may be shared between threads only if its key may.
     key: PhantomData<K>,
 }
 
 impl<'p, K, B> Ready<'p, K, B> {
-    /// The same token, which keeps its port alive instead of borrowing it: for a thread that outlives the
-    /// borrow.
+    /// Converts the token into one that keeps its port alive instead of borrowing it. Use it for a
+    /// thread that outlives the borrow.
     ///
-    /// It costs one more owner of the `Arc`.
+    /// This adds an owner to the `Arc`.
     ///
     /// # Errors
     ///
-    /// If the token is of another port than `port`, it comes back.
+    /// If the token belongs to a different port, the error returns the token.
     ///
     /// # Examples
     ///
     /// See [`OwnedReady`].
     pub fn with_port<M>(self, port: &Arc<Port<K, M, B>>) -> Result<OwnedReady<K, M, B>, Self> {
-        // Compared by address: the token borrows its port, which so stays where it is as long as
+        // Comparing addresses suffices: the token borrows its port, so the port does not move while
         // the token lives.
         if !std::ptr::eq(port.store(), self.held.store) {
             return Err(self);
@@ -103,7 +102,7 @@ impl<'p, K, B> Ready<'p, K, B> {
 }
 
 impl<K, M, B> OwnedReady<K, M, B> {
-    /// What the token holds.
+    /// Returns the contents of the token.
     #[inline]
     fn held(&self) -> Held<'_, K, B> {
         let &Self { ref port, index, events, drained, .. } = self;
@@ -112,67 +111,66 @@ impl<K, M, B> OwnedReady<K, M, B> {
         Held { store, slot, cell, index, events, drained }
     }
 
-    /// Uses the token up and returns what it holds as a token that borrows the port.
+    /// Uses the token up and returns its contents as a token that borrows the port.
     #[inline]
     fn take(&mut self) -> Ready<'_, K, B> {
         self.is_used_up = true;
         Ready { held: self.held(), key: PhantomData }
     }
 
-    /// The port, to post to it or to register something on it.
+    /// Returns the port, so that a handler can post to it or register something on it.
     #[must_use]
     pub fn port(&self) -> &Arc<Port<K, M, B>> {
         &self.port
     }
 
-    /// As [`Ready::id`].
+    /// Works like [`Ready::id`].
     #[must_use]
     pub fn id(&self) -> Id {
         Id(self.held().name())
     }
 
-    /// As [`Ready::events`].
+    /// Works like [`Ready::events`].
     #[must_use]
     pub fn events(&self) -> Events {
         self.events
     }
 
-    /// As [`Ready::key`].
+    /// Works like [`Ready::key`].
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
-        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference
+        // SAFETY: `get` requires a value that is neither changed nor taken while the reference
         // lives.
-        // - a value: the token has it, since it is used up only by value or by its drop, and so is there
-        //   as long as the reference; its port, in which the cell lies, is there as long as the token;
-        // - neither changed nor taken: the cell is the token's. The token changes it only when
+        // - a value: the token has one, because it is used up only by value or by its drop, and so
+        //   outlives the reference. Its port, which contains the cell, outlives the token;
+        // - neither changed nor taken: the token owns the cell. It changes the key only when
         //   borrowed exclusively, and takes it only when used up.
         unsafe { self.held().cell.get() }
     }
 
-    /// As [`Ready::key_mut`].
+    /// Works like [`Ready::key_mut`].
     #[inline]
     #[must_use]
     pub fn key_mut(&mut self) -> &mut K {
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference
-        // lives.
-        // - a value: the token has it, since it is used up only by value or by its drop, and so is there
-        //   as long as the reference; its port, in which the cell lies, is there as long as the token;
-        // - nothing else: the cell is the token's, which is borrowed exclusively.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
+        // - a value: the token has one, because it is used up only by value or by its drop, and so
+        //   outlives the reference. Its port, which contains the cell, outlives the token;
+        // - nothing else: the token owns the cell, and is borrowed exclusively.
         unsafe { self.held().cell.get_mut() }
     }
 
-    /// As [`Ready::read_drained`].
+    /// Works like [`Ready::read_drained`].
     pub fn read_drained(&mut self) {
         self.drained = self.drained.and(Drained::READ);
     }
 
-    /// As [`Ready::write_full`].
+    /// Works like [`Ready::write_full`].
     pub fn write_full(&mut self) {
         self.drained = self.drained.and(Drained::WRITE);
     }
 
-    /// As [`Ready::rearm`]; then lets go of the port.
+    /// Works like [`Ready::rearm`], then releases the port.
     ///
     /// # Errors
     ///
@@ -182,7 +180,7 @@ impl<K, M, B> OwnedReady<K, M, B> {
         self.take().rearm()
     }
 
-    /// As [`Ready::rearm_as`]; then lets go of the port.
+    /// Works like [`Ready::rearm_as`], then releases the port.
     ///
     /// # Errors
     ///
@@ -196,7 +194,7 @@ impl<K, M, B> OwnedReady<K, M, B> {
         self.take().rearm_as(interest, trigger)
     }
 
-    /// As [`Ready::rearm_until`]; then lets go of the port.
+    /// Works like [`Ready::rearm_until`], then releases the port.
     ///
     /// # Errors
     ///
@@ -205,7 +203,7 @@ impl<K, M, B> OwnedReady<K, M, B> {
         self.take().rearm_until(deadline)
     }
 
-    /// As [`Ready::rearm_as_until`]; then lets go of the port.
+    /// Works like [`Ready::rearm_as_until`], then releases the port.
     ///
     /// # Errors
     ///
@@ -219,7 +217,7 @@ impl<K, M, B> OwnedReady<K, M, B> {
         self.take().rearm_as_until(interest, trigger, deadline)
     }
 
-    /// As [`Ready::start`]; then lets go of the port.
+    /// Works like [`Ready::start`], then releases the port.
     ///
     /// # Errors
     ///
@@ -253,7 +251,7 @@ impl<K, M, B> OwnedReady<K, M, B> {
         self.take().start(operation)
     }
 
-    /// As [`Ready::park`]; then lets go of the port.
+    /// Works like [`Ready::park`], then releases the port.
     ///
     /// # Errors
     ///
@@ -262,7 +260,7 @@ impl<K, M, B> OwnedReady<K, M, B> {
         self.take().park()
     }
 
-    /// As [`Ready::into_key`]; then lets go of the port.
+    /// Works like [`Ready::into_key`], then releases the port.
     #[must_use = "to drop the key as well, drop the token"]
     pub fn into_key(mut self) -> K {
         self.take().into_key()
@@ -270,7 +268,7 @@ impl<K, M, B> OwnedReady<K, M, B> {
 }
 
 impl<K, M, B> Drop for OwnedReady<K, M, B> {
-    /// Ends the registration, unless the token is used up; then lets go of the port.
+    /// Ends the registration, unless the token is used up, then releases the port.
     fn drop(&mut self) {
         if !self.is_used_up {
             drop(self.take());

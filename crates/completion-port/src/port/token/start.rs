@@ -1,4 +1,4 @@
-//! How a token starts an operation.
+//! Operations that a token starts.
 
 use std::marker::PhantomData;
 
@@ -19,23 +19,24 @@ use crate::types::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::types::interest::Direction;
 use crate::types::interest::Events;
 
-/// An operation in its cell to which its token was to give the key.
+/// An operation in its cell, after an attempt to lend it the token's key.
 struct StartingOp<'p, K, B> {
     held: Held<'p, K, B>,
     cell: &'p Cell<OpData<B>>,
     name: OpId,
-    /// What has come of that. If it was refused, the slot is still held.
+    /// The result of lending the key. If that was refused, the slot is still held.
     step: Result<Step, ErrorKind>,
 }
 
-/// An operation that has ended and is settled, and what its token holds. The operation is in its cell.
+/// An operation that has ended and is settled, and the contents of its token. The operation is in
+/// its cell.
 pub(super) struct Ended<'p, K, B> {
     held: Held<'p, K, B>,
     cell: &'p Cell<OpData<B>>,
 }
 
 impl<'p, K, B: Buffer> Ended<'p, K, B> {
-    /// Its outcome, for the program that has started it.
+    /// Returns the token and the outcome to the program that started the operation.
     fn into_started(self) -> Started<(Ready<'p, K, B>, Outcome<B>)> {
         let Self { held, cell } = self;
         if traces_packets() {
@@ -47,8 +48,10 @@ impl<'p, K, B: Buffer> Ended<'p, K, B> {
 }
 
 impl<'p, K, B: Buffer> StartingOp<'p, K, B> {
-    /// Tries the operation, if it is to be tried. `known`: what the first attempt has come to, if that is to be seen to in
-    /// operation.
+    /// Tries the operation if that is the next step.
+    ///
+    /// `known` is the result of the first attempt, if the operation in flight still has to handle
+    /// it.
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
     #[inline(never)]
     fn go_on(
@@ -70,15 +73,17 @@ impl<'p, K, B: Buffer> StartingOp<'p, K, B> {
             }
             Ok(_) => Ok(Started::InFlight(name)),
             Err(error) => {
-                // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
-                // - a value: it was put there before the token was to give the key to it;
-                // - neither changed nor taken: the operation was refused, so that no other thread knows of it.
+                // SAFETY: `get` requires a value that is neither changed nor taken while the
+                // reference lives.
+                // - a value: it was put there before the key was to be lent to the operation;
+                // - neither changed nor taken: the operation was refused, so no other thread knows
+                //   of it.
                 if unsafe { cell.get() }.transferred() > 0 {
-                    // A part was sent, which a refusal could not tell.
+                    // A part was sent, which a refusal could not report.
                     settle(cell, EndReason::Cancelled);
                     return Ok(Started::Completed(Ended { held, cell }));
                 }
-                // Its token may have begun it already.
+                // The token may have begun the connect already.
                 let entry = store.engine.entry_of_operation(held.index);
                 let op_ref = store.engine.before_start(op_index, held.index, held.slot, entry);
                 store.engine.abandon_connect(&op_ref, EndReason::Cancelled);
@@ -89,7 +94,7 @@ impl<'p, K, B: Buffer> StartingOp<'p, K, B> {
         }
     }
 
-    /// The same; if the operation ends by that, its packet is queued.
+    /// Tries the operation as `go_on` does. If the operation ends, queues its packet.
     #[cold]
     #[inline(never)]
     fn go_on_by_packet(self, op_index: u32) -> Result<OpId, Refused<(K, Operation<B>)>> {
@@ -101,8 +106,10 @@ impl<'p, K, B: Buffer> StartingOp<'p, K, B> {
 }
 
 impl<'p, K, B: Buffer> Held<'p, K, B> {
-    /// Gives the key to the operation of this record, which is in its cell, and waits for an edge of this direction. If it
-    /// is refused, the slot is still held.
+    /// Lends the key to the operation of `op_index`, which is in its cell, and waits for an edge of
+    /// this direction.
+    ///
+    /// If that is refused, the slot is still held.
     #[allow(clippy::inline_always, reason = "a part of the two that call it")]
     #[inline(always)]
     fn lend_to_wait(
@@ -118,7 +125,8 @@ impl<'p, K, B: Buffer> Held<'p, K, B> {
         (OpId(op_ref.name()), engine.lend_alone(op_ref, direction, deadline, drained))
     }
 
-    /// The operation of `op_index`, which is in `cell`, has ended, and is the caller's with its token: its packet is queued.
+    /// Queues the packet of the operation in `cell`, which has ended. It and its token belong to
+    /// the caller.
     fn end_by_packet(
         self,
         cell: &'p Cell<OpData<B>>,
@@ -141,20 +149,22 @@ impl<'p, K, B: Buffer> Held<'p, K, B> {
 }
 
 impl<'p, K, B: Buffer> Ready<'p, K, B> {
-    /// Starts an operation, which has the key until it completes: [`Packet::Completed`](crate::Packet::Completed) brings the token back, and
-    /// the operation's outcome with its buffer. An operation that can be done at once is done by this call; there is
-    /// a packet all the same.
+    /// Starts an operation, which holds the key until it completes.
+    ///
+    /// [`Packet::Completed`](crate::Packet::Completed) returns the token, and the operation's
+    /// outcome with its buffer. If the operation can complete immediately, this call performs it;
+    /// there is still a packet.
     ///
     /// # Errors
     ///
-    /// If the call fails, the registration has ended, and the error gives back the key and the operation with
-    /// its buffer:
-    /// - [`ErrorKind::Closed`], [`ErrorKind::Removing`], [`ErrorKind::NotRegistered`], [`ErrorKind::BadDescriptor`]:
-    ///   as for [`Ready::rearm`];
-    /// - [`ErrorKind::NotOwned`]: the key does not own its descriptor;
+    /// If the call fails, the registration has ended, and the error returns the key and the
+    /// operation with its buffer:
+    /// - [`ErrorKind::Closed`], [`ErrorKind::Removing`], [`ErrorKind::NotRegistered`],
+    ///   [`ErrorKind::BadDescriptor`]: as for [`Ready::rearm`].
+    /// - [`ErrorKind::NotOwned`]: the key does not own its descriptor.
     /// - [`ErrorKind::OutOfMemory`], [`ErrorKind::Forked`].
     ///
-    /// What the socket does not allow is the operation's outcome.
+    /// If the socket does not allow the operation, the outcome says so.
     ///
     /// # Examples
     ///
@@ -178,7 +188,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         StartingOp { held, cell, name, step }.go_on_by_packet(op_index)
     }
 
-    /// The same for an operation in its cell that is to be tried by its token.
+    /// Starts an operation in its cell which the token tries itself.
     #[inline(never)]
     fn start_by_trying(
         mut self,
@@ -196,10 +206,11 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         }
     }
 
-    /// The same, but an operation that is done at once makes no packet: the token comes back from this call.
+    /// Starts an operation, without a packet if it completes immediately: then this call returns
+    /// the token and the outcome.
     ///
-    /// Other packets wait while a handler goes on by this: after a dozen operations or so it does best to call
-    /// [`Ready::start`], so that the others have their turn.
+    /// While a handler continues this way, other packets wait. After a dozen operations or so, call
+    /// [`Ready::start`] instead, so that the others get their turn.
     ///
     /// # Errors
     ///
@@ -251,14 +262,15 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         take_outcome(cell, |outcome| Ok(Started::Completed((self, outcome))))
     }
 
-    /// The direction of an operation that nothing is to be tried of, as far as is known: it waits for an edge of that.
+    /// Returns the direction whose edge the operation waits for, if the descriptor does not seem
+    /// ready in that direction.
     #[inline]
     fn awaits_edge(&self, operation: &Operation<B>) -> Option<Direction> {
         let Held { slot, drained, .. } = self.held;
         operation.awaits().filter(|direction| !slot.looks_ready(direction.facts(), drained))
     }
 
-    /// Puts an operation into its cell that is to wait.
+    /// Puts an operation that must wait into its cell.
     #[inline]
     fn load_to_wait(&self, op_index: u32, operation: Operation<B>) -> &'p Cell<OpData<B>> {
         if traces_packets() {
@@ -267,7 +279,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         self.held.store.load(op_index, operation, false)
     }
 
-    /// The record that an operation of this token is to lie in, and the operation entry of the registration.
+    /// Returns the op index for an operation of this token, and the registration's [`OpEntry`].
     #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
     #[inline(always)]
     fn prepare(&self, call: Call) -> Result<(u32, &'p OpEntry)> {
@@ -282,9 +294,10 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         engine.own_op(index, call, |op_index| store.operations.reserve(op_index))
     }
 
-    /// Tries an operation in its cell, if that can be done by its token. Nothing else is in flight as long as the token is
-    /// here, and no other thread knows of the operation yet. Should the buffer's code panic, the token ends the
-    /// registration.
+    /// Tries an operation in its cell for the first time, with its token.
+    ///
+    /// While the token exists, nothing else of its registration is in flight, and no other thread
+    /// knows of the operation yet. If the buffer's code panics, the token ends the registration.
     #[allow(clippy::inline_always, reason = "a part of the two that call it")]
     #[inline(always)]
     fn try_first(
@@ -296,9 +309,10 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let Held { store, slot, drained, .. } = self.held;
         let engine = &store.engine;
         let loaded = UnstartedOp(cell);
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
         // - a value: the caller has put it there;
-        // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
+        // - nothing else: no other thread knows of it, and `loaded` takes it only after the last
+        //   use of the reference.
         let data = unsafe { cell.get_mut() };
         if traces_packets() {
             engine.trace_started(self.held.name(), data.call());
@@ -307,7 +321,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let attempt = data.attempt(|| AttemptTarget { engine, slot, entry, op_index, descriptor });
         std::mem::forget(loaded);
         match attempt {
-            // Behind what was received an end may stand that no further edge tells of.
+            // The received data may precede an end, which no further edge reports.
             SocketAttempt::Done(Rest::Nothing) if !slot.word().is_plain() => {}
             SocketAttempt::Done(Rest::Nothing) | SocketAttempt::Blocked => {
                 self.held.drained = drained.and(Drained::of(data.direction()));
@@ -320,7 +334,8 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         attempt
     }
 
-    /// An operation in its cell goes in flight, with the key, unless the first attempt says otherwise.
+    /// Puts an operation in its cell in flight, with the key, unless the first attempt prevents
+    /// that.
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
     #[inline(never)]
     fn take_off(
@@ -338,9 +353,11 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             let error = Error::new(operation.call(), ErrorKind::Forked);
             return Err(self.refuse_operation(error, operation));
         }
-        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // SAFETY: `get` requires a value that is neither changed nor taken while the reference
+        // lives.
         // - a value: the caller has put it there;
-        // - neither changed nor taken: no other thread knows of it, and the reference is used here only.
+        // - neither changed nor taken: no other thread knows of it, and the reference is used only
+        //   here.
         let data = unsafe { cell.get() };
         let plan = data.plan(engine.backend());
         if data.is_of_file() {
@@ -360,7 +377,8 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         StartingOp { held, cell, name, step }.go_on(op_index, known)
     }
 
-    /// Hands what is left of an operation on a file, which is in `cell`, to the back end, with the key.
+    /// Submits the rest of an operation on a file, which is in `cell`, to the back end, with the
+    /// key.
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
     fn take_off_on_file(
         self,
@@ -370,11 +388,12 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ) -> Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
         let Held { store, slot, index, drained, .. } = self.held;
         let engine = &store.engine;
-        // The token ends the registration if the buffer's code panics.
+        // If the buffer's code panics, the token ends the registration.
         let loaded = UnstartedOp(cell);
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
         // - a value: the caller has put it there;
-        // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
+        // - nothing else: no other thread knows of it, and `loaded` takes it only after the last
+        //   use of the reference.
         let data = unsafe { cell.get_mut() };
         let request = store.file_request(data, op_index, index);
         let (error, request) = match request {
@@ -418,7 +437,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     }
 }
 
-/// See [`Ended::into_started`].
+/// Applies [`Ended::into_started`].
 fn into_started<K, B: Buffer>(
     started: Started<Ended<'_, K, B>>,
 ) -> Started<(Ready<'_, K, B>, Outcome<B>)> {
