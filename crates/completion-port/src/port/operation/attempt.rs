@@ -1,4 +1,4 @@
-//! How operations are tried, once the engine or a token says that it is time.
+//! How operations are tried, once the engine or a token decides so.
 
 use crate::backend::Backend;
 use crate::backend::sockets::{Rest, SocketAttempt, Transport};
@@ -35,7 +35,7 @@ impl<'e> AttemptTarget<'e> {
         self.engine.backend()
     }
 
-    /// How the socket carries bytes.
+    /// Returns how the socket carries bytes.
     #[inline]
     pub(super) fn transport(self) -> Transport {
         self.engine.transport(self.entry, self.descriptor)
@@ -45,18 +45,19 @@ impl<'e> AttemptTarget<'e> {
         self.engine.place(self.entry, self.op_index)
     }
 
-    /// Makes the socket non-blocking, which an accept and a connect need: their system calls have no flag for it.
+    /// Makes the socket non-blocking. Accept and connect need this: their system calls have no flag
+    /// for it.
     pub(super) fn make_nonblocking(self) -> Result<(), Fault> {
         self.place().make_nonblocking(self.descriptor)
     }
 
-    /// Whether reads from the file are tried.
+    /// Returns whether immediate reads from the file are tried.
     #[inline]
     pub(super) fn reads_now(self) -> bool {
         self.engine.reads_now(self.entry, self.descriptor)
     }
 
-    /// No read from the file is ever done at once.
+    /// Notes that the file never allows immediate reads.
     pub(super) fn stop_reading_now(self) {
         self.entry.stop_reading_now();
     }
@@ -68,7 +69,8 @@ impl<B: Buffer> OpData<B> {
     #[inline(always)]
     pub(in crate::port) fn attempt<'e>(
         &mut self,
-        // A function: every operation would copy a value for the second attempt, which is rare.
+        // A function, because otherwise every operation would copy a value for the rare second
+        // attempt.
         target: impl Fn() -> AttemptTarget<'e>,
     ) -> SocketAttempt<Rest> {
         let attempt = self.operation.attempt(&mut self.progress, target());
@@ -79,8 +81,11 @@ impl<B: Buffer> OpData<B> {
         attempt
     }
 
-    /// The operation would have to wait, and its descriptor shows more than readiness. If it reads and the program itself
-    /// has shut the reading half, it ends as a call that waits would: with nothing, or as an accept of what is no listener.
+    /// Handles an operation that would have to wait, on a descriptor that shows more than
+    /// readiness.
+    ///
+    /// If it reads, and the program itself has shut the reading half, it ends as a blocking call
+    /// would: with nothing, or as an accept on a socket that does not listen.
     #[cold]
     #[inline(never)]
     fn attempt_behind_the_end(&mut self, target: AttemptTarget<'_>) -> SocketAttempt<Rest> {
@@ -88,7 +93,7 @@ impl<B: Buffer> OpData<B> {
         if !is_read || !target.system().has_shut_reading(target.descriptor) {
             return SocketAttempt::Blocked;
         }
-        // What has come before that is not lost.
+        // Data that arrived before the shutdown must not be lost.
         let attempt = self.operation.attempt(&mut self.progress, target);
         let attempt = self.progress.note(attempt);
         if !matches!(attempt, SocketAttempt::Blocked) {
@@ -98,20 +103,20 @@ impl<B: Buffer> OpData<B> {
             self.fail(Fault { kind: ErrorKind::Other, code: Some(codes::EINVAL) });
             return SocketAttempt::Done(Rest::Unknown);
         };
-        // SAFETY: `room` demands that only initialized bytes are written to the parts.
+        // SAFETY: `room` requires that only initialized bytes are written to the parts.
         // - nothing is written.
         unsafe { buffer.room(&mut |_| {}) };
-        // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it was when
-        // the room was asked for.
-        // - initialized: none of them;
-        // - as it was: the room was asked for just now.
+        // SAFETY: `set_filled` requires that the first bytes of the room are initialized, and that
+        // the buffer is as it was at the call of `room`.
+        // - initialized: none of them needs to be;
+        // - as it was: `room` was just called.
         unsafe { buffer.set_filled(0) };
         SocketAttempt::Done(Rest::Unknown)
     }
 }
 
 impl<K, B: Buffer> Store<K, B> {
-    /// See [`Store::attempt`].
+    /// Calls [`Store::attempt`], not inlined.
     #[inline(never)]
     pub(super) fn attempt_again(
         &self,
@@ -122,7 +127,7 @@ impl<K, B: Buffer> Store<K, B> {
         self.attempt(cell, op_ref, worker)
     }
 
-    /// Tries the operation in `cell`, which the engine has handed to the calling thread for that.
+    /// Tries the operation in `cell`, which the engine has given to the calling thread to try.
     #[allow(
         clippy::inline_always,
         reason = "what it is passed is put together in memory otherwise"
@@ -135,17 +140,18 @@ impl<K, B: Buffer> Store<K, B> {
         worker: Option<&Worker>,
     ) -> SocketAttempt<Rest> {
         let tried = Trying { store: self, op_index: op_ref.op_index, worker };
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
-        // - nothing else: from `Step::Try` until it is told what that has come to the engine hands the operation to
-        //   no other thread.
+        // - nothing else: from `Step::Try` until the attempt's result is reported to the engine,
+        //   the engine gives the operation to no other thread.
         let data = unsafe { cell.get_mut() };
         let attempt = data.attempt(|| AttemptTarget::of(&self.engine, op_ref));
         std::mem::forget(tried);
         attempt
     }
 
-    /// The operation in `cell` was tried, and has come to this. After [`Step::Waits`] it is the caller's no more.
+    /// Handles the result of an attempt at the operation in `cell`. After [`Step::Waits`] the
+    /// operation no longer belongs to the caller.
     #[inline]
     pub(super) fn tried(
         &self,
@@ -161,8 +167,8 @@ impl<K, B: Buffer> Store<K, B> {
         }
     }
 
-    /// Tries an operation of a shared association until it ends or has to wait. After [`Step::Waits`] it is
-    /// the caller's no more.
+    /// Tries an operation of a shared association until it ends or has to wait. After
+    /// [`Step::Waits`] the operation no longer belongs to the caller.
     pub(super) fn attempt_shared(
         &self,
         cell: &Cell<OpData<B>>,
@@ -172,7 +178,8 @@ impl<K, B: Buffer> Store<K, B> {
         loop {
             let attempt = self.attempt(cell, op_ref, worker);
             if self.engine.forked() {
-                // The buffer's code has forked, and this is the child: the operation is the parent's.
+                // The buffer's code has forked, and this is the child: the operation belongs to the
+                // parent.
                 return Step::Waits;
             }
             match self.tried(cell, op_ref, attempt, worker) {
@@ -182,8 +189,10 @@ impl<K, B: Buffer> Store<K, B> {
         }
     }
 
-    /// Tries an operation of a token until it ends, and is completed by that, or has to wait. False: it is the caller's
-    /// no more. `known`: what the first attempt has come to, if it was made already.
+    /// Tries an operation of a token until it completes or has to wait.
+    ///
+    /// Returns false if the operation no longer belongs to the caller. If the first attempt was
+    /// already made, `known` is its result.
     pub(in crate::port) fn attempt_own(
         &self,
         cell: &Cell<OpData<B>>,
@@ -194,10 +203,10 @@ impl<K, B: Buffer> Store<K, B> {
         loop {
             let attempt = known.take().unwrap_or_else(|| self.attempt_again(cell, op_ref, worker));
             if self.engine.forked() {
-                // As above.
+                // This is the child, as above.
                 return false;
             }
-            // It is settled as done from its beginning.
+            // It is settled as done from the beginning.
             if self.engine.tried_and_completed(op_ref, attempt) {
                 return true;
             }
@@ -217,21 +226,23 @@ impl<K, B: Buffer> Store<K, B> {
 
 /// Takes back the operation in this cell, which was never in flight, or was refused.
 pub(in crate::port) fn unload<B>(cell: &Cell<OpData<B>>) -> OpData<B> {
-    // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-    // - owned: the record is the caller's, and no other thread knows of what was put into its cell;
+    // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+    // - owned: the op index belongs to the caller, and no other thread knows what was put into its
+    //   cell;
     // - a value: the caller has put it there, and takes it once.
     unsafe { cell.take() }
 }
 
-/// The operation in this cell, which is the caller's, has ended.
+/// Settles the operation in this cell, which has ended and belongs to the caller.
 pub(in crate::port) fn settle<B>(cell: &Cell<OpData<B>>, reason: EndReason) {
-    // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+    // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
     // - a value: an operation is in its cell until its outcome is taken;
-    // - nothing else: an operation that has ended is handed to one thread, the caller.
+    // - nothing else: only one thread gets an operation that has ended, the caller.
     unsafe { cell.get_mut() }.settle(reason);
 }
 
-/// An operation that is being tried before anything else knows of it. Should that panic, it is dropped.
+/// Guards an operation that is tried before anything else knows of it. If that panics, it is
+/// dropped.
 pub(in crate::port) struct UnstartedOp<'s, B>(pub(in crate::port) &'s Cell<OpData<B>>);
 
 impl<B> Drop for UnstartedOp<'_, B> {
@@ -240,7 +251,7 @@ impl<B> Drop for UnstartedOp<'_, B> {
     }
 }
 
-/// An operation that is being tried by code of a buffer. Should that panic, the operation fails.
+/// Guards an operation while code of its buffer tries it. If that panics, the operation fails.
 pub(super) struct Trying<'s, K, B: Buffer> {
     pub(super) store: &'s Store<K, B>,
     pub(super) op_index: u32,
@@ -255,9 +266,9 @@ impl<K, B: Buffer> Drop for Trying<'_, K, B> {
         if store.engine.forked() {
             return;
         }
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
-        // - a value, and nothing else: as in `attempt`, from where this is called while it unwinds; the reference there
-        //   is used no more.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
+        // - a value, and nothing else: as in `attempt`, which calls this while it unwinds, and no
+        //   longer uses its own reference.
         unsafe { store.operations.at(op_index).get_mut() }.fail_by_panic();
         let op_ref = store.engine.op_ref(op_index);
         store.engine.tried(&op_ref, SocketAttempt::Done(Rest::Unknown), worker);

@@ -12,7 +12,8 @@ use crate::port::operation::{Completed, OpData, OpId, SharedCompleted};
 use crate::port::packets::{Packet, Packets};
 use crate::types::buffer::Buffer;
 
-/// An operation that has ended, and whose key is being cloned. Should that panic, its packet is made again.
+/// Guards an operation that has ended, while its key is cloned. If that panics, its packet is made
+/// again.
 struct CloneGuard<'e>(&'e Engine, u32);
 
 impl Drop for CloneGuard<'_> {
@@ -22,8 +23,9 @@ impl Drop for CloneGuard<'_> {
 }
 
 impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
-    /// The operation of `op_index` has its turn: it is tried, if it has not ended. `None` if it goes on to wait, or
-    /// has nothing for the caller.
+    /// Handles the turn of the operation of `op_index`. Tries it, if it has not ended.
+    ///
+    /// Returns `None` if it continues to wait, or has nothing for the caller.
     #[inline(never)]
     pub(in crate::port) fn operation(
         &self,
@@ -43,7 +45,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         Some(self.done(&op_ref, cell, worker))
     }
 
-    /// The packet of an operation that was started by a token, which has completed, and is settled.
+    /// Makes the packet of an operation that was started by a token. The operation has completed
+    /// and is settled.
     #[inline]
     fn done(
         &self,
@@ -59,8 +62,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         Packet::Completed(Completed::of(store, op_ref.slot, op_ref.index, cell))
     }
 
-    /// The turn of an operation that was started by a token, and is to be tried; or was tried, and has come to what is
-    /// `known`.
+    /// Handles the turn of an operation that was started by a token and must be tried. If it was
+    /// tried already, `known` is the result.
     #[cold]
     #[inline(never)]
     fn own_operation(
@@ -77,7 +80,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         None
     }
 
-    /// The turn of any operation.
+    /// Handles the turn of any operation.
     #[inline(never)]
     fn any_operation(
         &self,
@@ -86,9 +89,11 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         worker: &Worker,
     ) -> Option<Packet<'p, K, M, B>> {
         let (store, engine, op_index) = (self.port.store(), self.port.engine(), op_ref.op_index);
-        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
-        // - a value: an operation is in its cell until its packet is taken, which is done below;
-        // - neither changed nor taken: the node of an operation comes to one thread, this one.
+        // SAFETY: `get` requires a value that is neither changed nor taken while the reference
+        // lives.
+        // - a value: an operation is in its cell until its packet is taken, which happens only
+        //   below;
+        // - neither changed nor taken: only one thread gets the node of an operation, this one.
         let data = unsafe { cell.get() };
         let (is_shared, is_submitted) = (data.is_shared, data.is_submitted);
         let step = engine.turn(op_ref, Some(worker));
@@ -106,7 +111,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             engine.abandon_connect(op_ref, reason);
             engine.complete_own(op_ref);
             if reason != EndReason::Done {
-                // Otherwise it is settled already: as done from its beginning, or when its token tried it.
+                // Otherwise it is already settled: as done from the beginning, or when its token
+                // tried it.
                 settle(cell, reason);
             }
             return Some(self.done(op_ref, cell, worker));
@@ -122,18 +128,21 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let name = op_ref.registration();
         let sharing = CloneGuard(engine, op_index);
         let clone = self.port.clone_key().expect("set before the first such association");
-        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
-        // - a value: the key lies in its cell while operations have it, and this one has not completed;
-        // - neither changed nor taken: of a shared association no token is made, and the key is moved out only when
-        //   the last of its operations has completed. Other threads may clone it meanwhile: it is `Sync`.
+        // SAFETY: `get` requires a value that is neither changed nor taken while the reference
+        // lives.
+        // - a value: the key is in its cell while operations share it, and this one has not
+        //   completed;
+        // - neither changed nor taken: a shared association has no token, and its key is moved out
+        //   only after the last of its operations has completed. Other threads may clone the key
+        //   meanwhile: it is `Sync`.
         let key = clone(unsafe { store.keys.cells.at(name_parts(name).0).get() });
         std::mem::forget(sharing);
         if engine.forked() {
-            // The clone has forked, and this is the child.
+            // Cloning the key has forked, and this is the child.
             return None;
         }
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
-        // - a value, and nothing else: as above; the packet that is made here takes it.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
+        // - a value, and nothing else: as above; only the packet that is made here takes it.
         let data = unsafe { cell.get_mut() };
         (data.association, data.name) = (name, OpId(engine.operation_of(op_index)));
         data.settle(reason);
@@ -153,14 +162,15 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     }
 }
 
-/// The operation in this cell has ended, and is the caller's: its packet is handed out, or its outcome.
+/// Reports an operation that has ended to the tracing subscriber. The operation belongs to the
+/// caller, which is about to deliver its packet or outcome.
 #[cold]
 pub(in crate::port) fn trace_completed<B>(
     engine: &Engine,
     registration: Name,
     cell: &Cell<OpData<B>>,
 ) {
-    // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+    // SAFETY: `get` requires a value that is neither changed nor taken while the reference lives.
     // - a value, and neither: as in `settle`.
     let data = unsafe { cell.get() };
     engine.trace_completed(registration, data.call(), data.error());

@@ -15,32 +15,34 @@ use crate::port::token::Ready;
 use crate::state::slot::Slot;
 use crate::types::error::Error;
 
-/// The packet of an operation that was started by a token: it has the token, and what has become of the
-/// operation, with its buffer.
+/// The packet of an operation that was started by a token. It holds the token, and the operation's
+/// outcome with its buffer.
 ///
-/// [`Completed::into_parts`] gives both out. If it is dropped instead, the registration ends, as when a token is dropped.
+/// [`Completed::into_parts`] returns both. Dropping the packet instead ends the registration, as
+/// dropping a token does.
 ///
 /// # Examples
 ///
 /// See [`Port::associate`](crate::Port::associate).
 #[must_use = "dropping it ends the registration; `into_parts` gives the token back"]
 pub struct Completed<'p, K, B = Vec<u8>> {
-    // No larger than a token, so that packets of readiness cost no more for the packets that bring buffers: the
-    // outcome stays in the operation's cell until it is asked for.
+    // No larger than a token, so that packets with buffers do not make packets of readiness more
+    // expensive. The outcome stays in the operation's cell until the program takes it.
     store: &'p Store<K, B>,
     /// It is held.
     slot: &'p Slot,
-    /// Where the operation lies: in the record that the operations of this registration use in turn. Nothing else
-    /// uses it as long as this packet has the token.
+    /// The operation's cell. The operations of this registration use it in turn. Nothing else uses
+    /// it while this packet has the token.
     cell: &'p Cell<OpData<B>>,
-    /// The slot's number.
+    /// The slot's index.
     index: u32,
-    /// So that it is shared between threads only if key and buffer may be.
+    /// It may be shared between threads only if key and buffer may.
     parts: PhantomData<(K, Outcome<B>)>,
 }
 
 impl<'p, K, B> Completed<'p, K, B> {
-    /// The packet of the operation in `cell`, of the slot `index`, which has completed and is settled.
+    /// Creates the packet of the operation in `cell`, of the slot `index`. The operation has
+    /// completed and is settled.
     #[inline]
     pub(super) fn of(
         store: &'p Store<K, B>,
@@ -51,31 +53,35 @@ impl<'p, K, B> Completed<'p, K, B> {
         Self { store, slot, cell, index, parts: PhantomData }
     }
 
-    /// The registration's name.
+    /// Returns the registration's name.
     #[must_use]
     pub fn id(&self) -> Id {
         Id(name_of(self.index, self.slot.word().generation()))
     }
 
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &K {
-        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
-        // - a value: the packet has the token, which has the key, and is there as long as the reference;
-        // - neither changed nor taken: the cell is the token's, which only `into_parts` and the drop give out, by value.
+        // SAFETY: `get` requires a value that is neither changed nor taken while the reference
+        // lives.
+        // - a value: the packet has the token, which has the key, and outlives the reference;
+        // - neither changed nor taken: the token owns the cell. Only `into_parts` and the drop
+        //   release the token, both by value.
         unsafe { self.store.keys.cells.at(self.index).get() }
     }
 
-    /// Why the operation has failed, if it has.
+    /// Returns why the operation has failed, if it has.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
-        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // SAFETY: `get` requires a value that is neither changed nor taken while the reference
+        // lives.
         // - a value: the operation was settled when this packet was made;
-        // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
+        // - neither changed nor taken: only this packet knows of it, and takes it when it is used
+        //   up.
         unsafe { self.cell.get() }.error()
     }
 
-    /// The token, and what has become of the operation.
+    /// Returns the token and the operation's outcome.
     #[must_use = "dropping the token ends the registration"]
     #[inline]
     pub fn into_parts(self) -> (Ready<'p, K, B>, Outcome<B>) {
@@ -85,15 +91,16 @@ impl<'p, K, B> Completed<'p, K, B> {
     }
 }
 
-/// Takes the outcome of an operation that was settled, and that the caller alone knows of. It is made where `then` puts it.
+/// Takes the outcome of a settled operation that only the caller knows of. It is built where `then`
+/// puts it.
 #[inline]
 pub(in crate::port) fn take_outcome<B, R>(
     cell: &Cell<OpData<B>>,
     then: impl FnOnce(Outcome<B>) -> R,
 ) -> R {
-    // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+    // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
     // - a value: it was settled when the packet was made, or by the caller, and is taken once;
-    // - nothing else: the caller alone knows of it.
+    // - nothing else: only the caller knows of it.
     let bytes = unsafe { cell.get_mut() }.take_bytes();
     match bytes {
         Some((Bytes::Received, len, buffer)) => then(Outcome::Received(Ok(len), buffer)),
@@ -103,23 +110,23 @@ pub(in crate::port) fn take_outcome<B, R>(
     }
 }
 
-/// The same in all but the common cases.
+/// Takes the outcome in every case except the common ones.
 #[inline(never)]
 fn take_other_outcome<B>(cell: &Cell<OpData<B>>) -> Outcome<B> {
-    // SAFETY: `take_part` demands that the caller owns the cell, with a value in it.
+    // SAFETY: `take_part` requires that the caller owns the cell, and that it holds a value.
     // - owned, and a value: as in `take_outcome`, which has taken nothing.
     unsafe { cell.take_part(OpData::take_outcome) }
 }
 
 impl<K, B> Drop for Completed<'_, K, B> {
-    // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
+    // Inlined, so that a packet need not be in memory unless a reference to it is passed on.
     #[inline]
     fn drop(&mut self) {
         abandon(self.store, self.slot, self.index, self.cell);
     }
 }
 
-/// The packet of an operation of this slot is dropped, which has the slot's token.
+/// Drops the packet of an operation of this slot, with the slot's token.
 #[cold]
 #[inline(never)]
 fn abandon<K, B>(store: &Store<K, B>, slot: &Slot, index: u32, cell: &Cell<OpData<B>>) {
@@ -137,8 +144,8 @@ impl<K, B> fmt::Debug for Completed<'_, K, B> {
     }
 }
 
-/// The packet of an operation of a shared association: it has a clone of the key, and what has become of the
-/// operation, with its buffer.
+/// The packet of an operation of a shared association. It holds a clone of the key, and the
+/// operation's outcome with its buffer.
 ///
 /// # Examples
 ///
@@ -147,64 +154,66 @@ pub struct SharedCompleted<'p, K, B = Vec<u8>> {
     pub(super) store: &'p Store<K, B>,
     pub(super) op_index: u32,
     pub(super) key: ManuallyDrop<K>,
-    /// So that it is shared between threads only if the buffer may be.
+    /// It may be shared between threads only if the buffer may.
     pub(super) outcome: PhantomData<Outcome<B>>,
 }
 
 impl<K, B> SharedCompleted<'_, K, B> {
-    /// The association's name.
+    /// Returns the association's name.
     #[must_use]
     pub fn id(&self) -> SharedId {
         SharedId(self.settled().association)
     }
 
-    /// The operation's name, as its start has returned it.
+    /// Returns the operation's name, as returned when it was started.
     #[must_use]
     pub fn operation(&self) -> OpId {
         self.settled().name
     }
 
-    /// The clone of the key that came with this packet.
+    /// Returns the clone of the key that came with this packet.
     #[must_use]
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// Why the operation has failed, if it has.
+    /// Returns why the operation has failed, if it has.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         self.settled().error()
     }
 
     fn settled(&self) -> &OpData<B> {
-        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // SAFETY: `get` requires a value that is neither changed nor taken while the reference
+        // lives.
         // - a value: the operation was settled when this packet was made;
-        // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
+        // - neither changed nor taken: only this packet knows of it, and takes it when it is used
+        //   up.
         unsafe { self.store.operations.at(self.op_index).get() }
     }
 
-    /// The clone of the key, and what has become of the operation.
+    /// Returns the clone of the key and the operation's outcome.
     #[must_use]
     pub fn into_parts(self) -> (K, Outcome<B>) {
         let mut this = ManuallyDrop::new(self);
         let outcome = use_up(this.store, this.op_index);
-        // SAFETY: `take` demands that the value is not used again.
-        // - `this` is forgotten with this call.
+        // SAFETY: `ManuallyDrop::take` requires that the value is not used again.
+        // - this call consumes `this`, which does not drop the packet.
         (unsafe { ManuallyDrop::take(&mut this.key) }, outcome)
     }
 }
 
 impl<K, B> Drop for SharedCompleted<'_, K, B> {
-    // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
+    // Inlined, so that a packet need not be in memory unless a reference to it is passed on.
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `take` demands that the value is not used again.
-        // - the packet is about to be gone.
+        // SAFETY: `ManuallyDrop::take` requires that the value is not used again.
+        // - the packet is being dropped, and `ManuallyDrop` does not drop the key.
         drop_parts(self.store, self.op_index, unsafe { ManuallyDrop::take(&mut self.key) });
     }
 }
 
-/// The packet of this operation is dropped.
+/// Drops the parts of a packet.
 #[cold]
 #[inline(never)]
 fn drop_parts<K, B>(store: &Store<K, B>, op_index: u32, key: K) {
@@ -213,7 +222,7 @@ fn drop_parts<K, B>(store: &Store<K, B>, op_index: u32, key: K) {
     drop(outcome);
 }
 
-/// The packet of this operation is used up: takes its outcome, and gives its record back.
+/// Takes the outcome of an operation whose packet is used up, and frees its op index.
 fn use_up<K, B>(store: &Store<K, B>, op_index: u32) -> Outcome<B> {
     let outcome = take_outcome(store.operations.at(op_index), |outcome| outcome);
     with_current_worker(&store.engine, |worker| store.engine.free_op(op_index, worker));

@@ -1,4 +1,4 @@
-//! An operation in its cell: what is asked for, and how far it has come.
+//! An operation in its cell, and its progress.
 
 use crate::backend::Backend;
 use crate::backend::sockets::{Rest, SocketAttempt};
@@ -10,37 +10,38 @@ use crate::types::error::{Call, Error, ErrorKind, Fault};
 use crate::types::interest::Direction;
 use crate::types::source::OwnedSource;
 
-/// What has become of an operation on a socket, beside its bytes.
+/// The progress of an operation on a socket, apart from its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SocketStage {
     #[default]
     Fresh,
-    /// The back end has declined to carry it out: it waits for edges.
+    /// The back end has declined to perform it: it waits for edges.
     Declined,
-    /// The connect is under way.
+    /// The connect has begun.
     Begun,
 }
 
-/// How far an operation has come.
+/// The progress of an operation.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(super) stage: SocketStage,
     /// A datagram was longer than the buffer.
     pub(super) is_cut: bool,
-    /// How many bytes were sent, received, written or read.
+    /// The number of bytes sent, received, written or read.
     pub(super) len: usize,
-    /// The connection that an accept has won.
+    /// The accepted connection.
     pub(super) socket: Option<OwnedSource>,
     pub(super) fault: Option<Fault>,
 }
 
 impl Progress {
-    /// How many bytes were sent, received, written or read.
+    /// Returns the number of bytes sent, received, written or read.
     pub(crate) fn transferred(&self) -> usize {
         self.len
     }
 
-    /// Keeps what the system returned. A failure ends the operation; one that the system has declined to carry out waits.
+    /// Notes the result of an attempt. A failure ends the operation. An operation that the system
+    /// has declined to perform waits for edges instead.
     #[inline]
     pub(super) fn note(&mut self, attempt: SocketAttempt<Rest>) -> SocketAttempt<Rest> {
         match attempt {
@@ -55,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Why an operation has failed that has ended so.
+    /// Returns the error of an operation that has ended for this reason, if it failed.
     #[inline]
     fn error(&self, kind: Kind, reason: EndReason) -> Option<Error> {
         let (error, code) = match reason {
@@ -72,24 +73,25 @@ impl Progress {
     }
 }
 
-/// An operation in its cell: what is asked for, and how far it has come.
+/// An operation in its cell, and its progress.
 pub(crate) struct OpData<B> {
     /// Without its buffer while the back end has that.
     pub(super) operation: Operation<B>,
     pub(super) progress: Progress,
-    /// Packets of it bring clones of the key.
+    /// Its packet brings a clone of the key.
     pub(crate) is_shared: bool,
-    /// It has become a job or a transfer, which has not come back to it.
+    /// It was submitted as a request, which has not been taken back.
     pub(crate) is_submitted: bool,
     /// Why it has ended, once it has.
     pub(super) reason: EndReason,
-    /// What its packet tells of it, if it is shared.
+    /// The name that its packet reports, if it is shared.
     pub(crate) association: u64,
     pub(crate) name: OpId,
 }
 
 impl<K, B> Store<K, B> {
-    /// Puts an operation that has not begun into the cell of its record, which is the caller's. Returns the cell.
+    /// Puts an operation that has not begun into its cell. The caller owns the op index. Returns
+    /// the cell.
     #[inline]
     #[allow(clippy::multiple_unsafe_ops_per_block, reason = "each writes another field")]
     pub(in crate::port) fn load(
@@ -101,12 +103,12 @@ impl<K, B> Store<K, B> {
         let cell = self.operations.at(op_index);
         let place = cell.place();
         let Progress { stage, is_cut, len, socket, fault } = Progress::default();
-        // A value as a whole would be put together elsewhere, and copied then.
-        // SAFETY: writing through a raw pointer demands that it is valid and that nothing else accesses the place.
-        // - valid: the cell has room for a value, and these are its fields, all of them. The cell is empty: a record is
-        //   free only after its operation was moved out;
-        // - nothing else: the record is the caller's, by its token or since it was just reserved, until the operation is
-        //   in flight.
+        // A value as a whole would be built elsewhere and then copied. SAFETY: writing through a
+        // raw pointer requires that it is valid and that nothing else accesses the place.
+        // - valid: the cell has room for a value, and these are all its fields. The cell is empty:
+        //   an op index is freed only after its operation was moved out;
+        // - nothing else: the op index belongs to the caller until the operation is in flight,
+        //   either by its token or because it was just reserved.
         unsafe {
             (&raw mut (*place).operation).write(operation);
             (&raw mut (*place).progress.stage).write(stage);
@@ -125,17 +127,17 @@ impl<K, B> Store<K, B> {
 }
 
 impl<B> OpData<B> {
-    /// The operation, which was refused.
+    /// Returns the operation, which was refused.
     pub(crate) fn into_operation(self) -> Operation<B> {
         self.operation
     }
 
-    /// What it is, for events.
+    /// Returns the call that it makes, for events.
     pub(crate) fn call(&self) -> Call {
         self.operation.call()
     }
 
-    /// See [`Operation::plan`].
+    /// Calls [`Operation::plan`].
     pub(crate) fn plan(&self, backend: &dyn Backend) -> Plan {
         self.operation.plan(backend)
     }
@@ -148,51 +150,54 @@ impl<B> OpData<B> {
         self.operation.is_of_file()
     }
 
-    /// How many bytes it has sent, received, written or read.
+    /// Returns the number of bytes it has sent, received, written or read.
     pub(crate) fn transferred(&self) -> usize {
         self.progress.transferred()
     }
 
-    /// It cannot go on.
+    /// Notes that the operation has failed.
     pub(crate) fn fail(&mut self, fault: Fault) {
         self.progress.fault = Some(fault);
     }
 
-    /// Code of its buffer has panicked.
+    /// Notes that code of its buffer has panicked.
     pub(crate) fn fail_by_panic(&mut self) {
         self.fail(Fault { kind: ErrorKind::Other, code: None });
         if self.operation.kind.fills() {
-            // Of what has come the buffer says nothing.
+            // The buffer doesn't report the received bytes.
             self.progress.len = 0;
         }
     }
 
-    /// It could not be begun.
+    /// Notes that the operation could not be started.
     pub(crate) fn fail_at_start(&mut self, fault: Fault) {
-        // What was read at once is not told: the buffer says nothing of it.
+        // Bytes that were read immediately are not reported, because the buffer doesn't report
+        // them.
         (self.progress.len, self.progress.fault) = (0, Some(fault));
     }
 
-    /// The operation has ended.
+    /// Settles why the operation has ended.
     #[inline]
     pub(crate) fn settle(&mut self, reason: EndReason) {
         self.reason = reason;
     }
 
-    /// Why the operation has failed, which is settled.
+    /// Returns why the operation has failed, if it has. The operation is settled.
     pub(crate) fn error(&self) -> Option<Error> {
         self.progress.error(self.operation.kind, self.reason)
     }
 
-    /// What has become of the operation, which is settled. Nothing of worth is left of it.
+    /// Takes the outcome of the settled operation. Nothing of value remains in it.
     pub(crate) fn take_outcome(&mut self) -> Outcome<B> {
         let result = self.error().map_or(Ok(self.progress.len), Err);
         self.operation.take_outcome(&mut self.progress, result)
     }
 
-    /// The buffer of an operation that is settled, has not failed, and brings its bytes and nothing else: with which bytes
-    /// it comes back, and how many. `None`, and nothing has changed, in any other case. Nothing is left of the operation
-    /// then that would have to be dropped.
+    /// Takes the buffer of a settled operation whose outcome is just bytes: returns what happened
+    /// to them, their number, and the buffer.
+    ///
+    /// Afterwards, nothing remains that must be dropped. Returns `None` and changes nothing if the
+    /// operation has failed or its outcome is of another kind.
     #[inline]
     pub(crate) fn take_bytes(&mut self) -> Option<(Bytes, usize, B)> {
         let Progress { is_cut, len, fault, .. } = &self.progress;
@@ -208,7 +213,7 @@ impl<B> OpData<B> {
     }
 }
 
-/// What became of the bytes of a buffer.
+/// What happened to the bytes of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bytes {
     Received,

@@ -1,14 +1,16 @@
-//! Operations: what a program asks for, and what the port does with it.
+//! Operations: what a program requests, and how the port performs it.
 //!
-//! Each kind of operation has its file in `kinds`. The other files are the steps of every operation, in order:
+//! Each kind of operation has its file in `kinds`. The other files are the steps of every
+//! operation, in order:
 //!
-//! 1. `start` and [`token`](crate::port::token) put an [`Operation`] into its cell as [`OpData`], and submit it to the
-//!    engine or try it.
-//! 2. `attempt` tries it. The system returns an [`Attempt`](crate::backend::sockets::SocketAttempt).
-//! 3. The engine says what to do next: a [`Step`](crate::engine::Step).
-//! 4. `submit` hands it to the system, if that carries out the rest.
-//! 5. `complete` makes its packet, a type of `completed`, from which the program takes the [`Outcome`]. A task has
-//!    no packet: see `tasks`.
+//! 1. `start` and [`token`](crate::port::token) put an [`Operation`] into its cell as [`OpData`],
+//!    and submit it to the engine or try it.
+//! 2. `attempt` tries it. The system returns an
+//!    [`Attempt`](crate::backend::sockets::SocketAttempt).
+//! 3. The engine decides what to do next: a [`Step`](crate::engine::Step).
+//! 4. `submit` submits it to the system, if the system performs the rest.
+//! 5. `complete` makes its packet, a type of `completed`, from which the program takes the
+//!    [`Outcome`]. A task has no packet: see `tasks`.
 
 pub(super) mod attempt;
 pub(super) mod complete;
@@ -37,8 +39,8 @@ use crate::types::address::Address;
 use crate::types::error::Call;
 use crate::types::interest::Direction;
 
-/// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). No other operation of the port
-/// has it, before four thousand million more have used the same memory.
+/// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). The port reuses
+/// it only after four thousand million further operations with the same op index.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub(crate) u64);
 
@@ -50,13 +52,14 @@ impl fmt::Debug for OpId {
     }
 }
 
-/// The name of a shared association: operations are started by it, any number of them at once. It comes from
-/// [`Port::associate_shared`](crate::Port::associate_shared).
+/// The name of a shared association. It starts any number of simultaneous operations.
+/// [`Port::associate_shared`](crate::Port::associate_shared) returns it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SharedId(pub(crate) u64);
 
 impl SharedId {
-    /// The name as that of a registration: to enable it for readiness, or to remove it.
+    /// Returns the association's name as a registration: to enable it for readiness, or to remove
+    /// it.
     #[must_use]
     pub fn id(self) -> Id {
         Id(self.0)
@@ -75,11 +78,11 @@ impl fmt::Debug for SharedId {
     }
 }
 
-/// What a port is to do with a socket: to accept, connect, receive or send; or with a file: to read, write, or have
-/// it written to the disk. It completes by a packet.
+/// An operation on a socket (accept, connect, receive or send) or on a file (read, write, or sync
+/// to the disk). It completes with a packet.
 ///
-/// A token starts it ([`Ready::start`](crate::Ready::start)), or a shared association does, by its name
-/// ([`Port::start`](crate::Port::start)).
+/// A token starts it ([`Ready::start`](crate::Ready::start)), or the name of a shared association
+/// does ([`Port::start`](crate::Port::start)).
 ///
 /// # Examples
 ///
@@ -98,14 +101,16 @@ pub struct Operation<B = Vec<u8>> {
     deadline: Option<Deadline>,
 }
 
-/// What an operation has besides. No kind has more than one: what is moved so often has to be small.
+/// The detail that an operation needs besides its buffer. Each kind needs at most one, and an enum
+/// keeps the operation small, because it is moved often.
 enum Detail<B> {
     None,
-    /// Where it connects or sends to; or who was accepted or has sent, once that is known.
+    /// The destination of a connect or send. On completion, the peer of an accept or the sender of
+    /// a receive.
     Address(Address),
-    /// Where in the file it begins.
+    /// The position in the file where the operation begins.
     Offset(u64),
-    /// A task is a buffer with functions.
+    /// The functions of a task. The task itself is the buffer.
     Task(TaskFunctions<B>),
 }
 
@@ -126,7 +131,7 @@ impl<B> Detail<B> {
         }
     }
 
-    /// Zero, where nothing else was given.
+    /// Returns the position in the file, or zero if none was given.
     fn offset(&self) -> u64 {
         if let Self::Offset(offset) = *self { offset } else { 0 }
     }
@@ -138,21 +143,24 @@ impl<B> Operation<B> {
         Self { kind, buffer, detail, deadline: None }
     }
 
-    /// The operation ends at this time if it is not done by then; its outcome is
-    /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut). It never ends earlier by that. While a thread waits at the port, or comes to wait
-    /// within a millisecond, it is at most that late.
+    /// Sets a deadline. If the operation has not completed by then, it ends with
+    /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut).
     ///
-    /// Of one registration that has many operations in flight, all that wait are looked at whenever the earliest of their
-    /// deadlines is over, and no start or edge of that registration is seen to meanwhile. So let thousands that wait at one
-    /// socket have a common deadline, or none.
+    /// The deadline never ends it earlier. While a thread waits on the port, or comes to wait
+    /// within a millisecond, the operation ends at most that late.
     ///
-    /// An operation on a file is cancelled then. Its packet comes as soon as the system has let go of the buffer,
-    /// which may be later, and tells what was done if that was quicker.
+    /// Whenever the earliest deadline of a registration passes, the port examines all its waiting
+    /// operations, and handles no start or edge of that registration meanwhile. So if thousands of
+    /// operations wait on one socket, give them a common deadline, or none.
+    ///
+    /// An operation on a file is cancelled at its deadline. Its packet arrives once the system has
+    /// released the buffer, which may be later. If the operation completed first, the packet
+    /// reports its result.
     pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
         Self { deadline: Some(deadline.into()), ..self }
     }
 
-    /// Gives the buffer back, if the operation has one.
+    /// Consumes the operation and returns its buffer, if it has one.
     pub fn into_buffer(self) -> Option<B> {
         self.buffer
     }
@@ -170,13 +178,14 @@ impl<B> Operation<B> {
         Plan { call, direction, deadline: self.ends_at(backend) }
     }
 
-    /// The direction, if it waits for nothing but an edge of that on the socket that it is started on.
+    /// Returns the direction, if the operation waits for nothing but an edge of that direction on
+    /// its socket.
     #[inline]
     pub(crate) fn awaits(&self) -> Option<Direction> {
         self.kind.awaits()
     }
 
-    /// When it is to end at the latest.
+    /// Returns the moment at which the operation ends at the latest.
     #[inline]
     pub(crate) fn ends_at(&self, backend: &dyn Backend) -> Moment {
         self.deadline.map_or(Moment::NEVER, |deadline| deadline.moment(backend))

@@ -1,4 +1,4 @@
-//! The calls of a port that start and cancel operations by name.
+//! The calls of a port that start operations of a shared association, and cancel operations.
 
 use crate::engine::{EndReason, Name, Plan, Step};
 use crate::memory::cells::Cell;
@@ -16,16 +16,22 @@ use crate::types::interest::Interest;
 use crate::types::source::{OwnedSource, Source};
 
 impl<K, M, B: Buffer> Port<K, M, B> {
-    /// Starts an operation of a shared association. Its packet is [`Packet::SharedCompleted`](crate::Packet::SharedCompleted).
+    /// Starts an operation of a shared association. Its packet is
+    /// [`Packet::SharedCompleted`](crate::Packet::SharedCompleted).
     ///
-    /// Operations of one direction are done in the order in which they were started.
-    /// Those on files are done together, in whatever order the system chooses.
+    /// Operations of one direction are performed in the order in which they were started.
+    /// Operations on files run simultaneously, in whatever order the system chooses.
     ///
     /// # Errors
     ///
-    /// The operation comes back with its buffer, and nothing has changed: [`ErrorKind::NotRegistered`](crate::ErrorKind::NotRegistered),
-    /// [`ErrorKind::Removing`](crate::ErrorKind::Removing), [`ErrorKind::Closed`](crate::ErrorKind::Closed), [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory), [`ErrorKind::Forked`](crate::ErrorKind::Forked). What the
-    /// socket does not allow is the operation's outcome.
+    /// On failure nothing has changed, and the error returns the operation with its buffer:
+    /// [`ErrorKind::NotRegistered`](crate::ErrorKind::NotRegistered),
+    /// [`ErrorKind::Removing`](crate::ErrorKind::Removing),
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed),
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory),
+    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked).
+    ///
+    /// If the socket does not allow the operation, the outcome reports that.
     ///
     /// # Examples
     ///
@@ -42,10 +48,12 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         Ok(name)
     }
 
-    /// The same, but an operation that is done at once makes no packet: its outcome comes back from this call.
+    /// Starts an operation, without a packet if it completes immediately: then this call returns
+    /// its outcome.
     ///
-    /// Other packets wait while a handler goes on by this, as by [`Ready::start_now`](crate::Ready::start_now): after a dozen operations or so it
-    /// does best to call [`Port::start`].
+    /// While a handler continues this way, other packets wait, as with
+    /// [`Ready::start_now`](crate::Ready::start_now). After a dozen operations or so, call
+    /// [`Port::start`] instead.
     ///
     /// # Errors
     ///
@@ -79,8 +87,9 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         Ok(Started::Completed(self.store().complete_unseen(op_index, reason).take_outcome()))
     }
 
-    /// Puts an operation in flight, and tries it if nothing else of its direction is. If it ends by that, the caller
-    /// has its packet queued, or, if it is wanted `now`, takes its outcome.
+    /// Puts an operation in flight, and tries it if it is the only one of its direction.
+    ///
+    /// If it ends, the caller queues its packet or, with `now`, takes its outcome.
     pub(super) fn share(
         &self,
         id: SharedId,
@@ -140,9 +149,12 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         }
     }
 
-    /// Cancels an operation in flight, of a token or of a shared association. Its packet follows, with its key
-    /// and its buffer; the outcome is [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled), unless the operation was done by then. Returns
-    /// false if it had ended already. How long it takes does not depend on how many operations are in flight.
+    /// Cancels an operation in flight, of a token or of a shared association.
+    ///
+    /// Its packet follows, with its key and its buffer. The outcome is
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled), unless the operation completed first.
+    /// Returns false if the operation had already ended. The time it takes does not depend on the
+    /// number of operations in flight.
     ///
     /// # Errors
     ///
@@ -170,16 +182,20 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         self.engine().cancel_operation(operation.0)
     }
 
-    /// Makes a stream socket, associates it, and connects it to an address; names are not resolved. `key_of` makes
-    /// the key of the socket, which is to own it. The packet is [`Packet::Completed`](crate::Packet::Completed) with
-    /// [`Outcome::Connected`], and its token goes on with the connection.
+    /// Makes a stream socket, associates it, and connects it to an address.
     ///
-    /// `deadline`: when the attempt ends at the latest (`None`: as the system has it, some minutes).
+    /// Names are not resolved. `key_of` makes the key, which must own the socket. The packet is
+    /// [`Packet::Completed`](crate::Packet::Completed) with [`Outcome::Connected`], and its token
+    /// continues the connection.
+    ///
+    /// `deadline` is when the attempt ends at the latest. Without one, the system's limit applies,
+    /// some minutes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DescriptorLimit`](crate::ErrorKind::DescriptorLimit) or what else the system says if it makes no socket; otherwise as for
-    /// [`Port::associate`]. The key is dropped then, if there is one already.
+    /// [`ErrorKind::DescriptorLimit`](crate::ErrorKind::DescriptorLimit) or another error of the
+    /// system if it makes no socket; otherwise as for [`Port::associate`]. If the key was already
+    /// made, it is dropped.
     ///
     /// # Examples
     ///
@@ -231,9 +247,11 @@ impl<K, M, B: Buffer> Port<K, M, B> {
 }
 
 impl<K, B: Buffer> Store<K, B> {
-    /// Starts an operation of a shared association, which is in `cell`, and does what can be done at once. If that is
-    /// all, its packet is queued; unless it is wanted `now`: then it ends without one. If it is refused it is in
-    /// its cell still.
+    /// Starts an operation on a file, of a shared association, and does the part that is possible
+    /// immediately. The operation is in `cell`.
+    ///
+    /// If that completes it, queues its packet or, with `now`, ends it without one. If the start is
+    /// refused, the operation is still in its cell.
     fn share_on_file(
         &self,
         cell: &Cell<OpData<B>>,
@@ -246,10 +264,10 @@ impl<K, B: Buffer> Store<K, B> {
         engine.share_file(association, op_index, (plan.call, plan.deadline))?;
         let op_ref = engine.op_ref(op_index);
         let trying = TryingOnFile { store: self, cell, op_ref: &op_ref };
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
-        // - nothing else: between `share_file` and what follows below the engine hands the operation to no other
-        //   thread.
+        // - nothing else: between `share_file` and the calls below, the engine gives the operation
+        //   to no other thread.
         let data = unsafe { cell.get_mut() };
         let is_over = data.attempt(|| AttemptTarget::of(engine, &op_ref)).is_over();
         let request = if is_over || engine.forked() {
@@ -259,7 +277,8 @@ impl<K, B: Buffer> Store<K, B> {
         };
         std::mem::forget(trying);
         if engine.forked() {
-            // The buffer's code has forked, and this is the child: the operation is the parent's.
+            // The buffer's code has forked, and this is the child: the operation belongs to the
+            // parent.
             std::mem::forget(request);
             return Ok(Step::Waits);
         }

@@ -1,4 +1,5 @@
-//! How the rest of an operation is handed to the system, with its buffer, and comes back.
+//! How the rest of an operation is submitted to the system with its buffer, and what happens when
+//! the request completes.
 
 use std::sync::{Arc, Weak};
 
@@ -16,15 +17,16 @@ use crate::types::io_buffer::IoBuffer;
 use crate::types::source::Descriptor;
 
 impl<B: Buffer> OpData<B> {
-    /// Lends the buffer, if the operation has one: its room if it is filled, its bytes if they are sent or written.
+    /// Lends the buffer, if the operation has one: its room for a receive or read, its bytes for a
+    /// send or write.
     fn lend(&mut self) -> Option<IoBuffer> {
         let fills = self.operation.kind.fills();
         let place = &mut self.operation.buffer;
         let mut lending = LendGuard { io_buffer: place.take().map(IoBuffer::new), place };
         match &mut lending.io_buffer {
             Some(io_buffer) if fills => io_buffer.lend_room(|buffer: &mut B, part| {
-                // SAFETY: `room` demands that only initialized bytes are written to the parts.
-                // - the back end writes what it has received or read.
+                // SAFETY: `room` requires that only initialized bytes are written to the parts.
+                // - the back end writes bytes that it has received or read.
                 unsafe { buffer.room(&mut |room| part(room)) };
             }),
             Some(io_buffer) => io_buffer.lend_bytes(|buffer: &B, part| {
@@ -35,23 +37,25 @@ impl<B: Buffer> OpData<B> {
         lending.io_buffer.take()
     }
 
-    /// The buffer that was lent comes back. `filled`: with so many bytes in its room, if it was to be filled.
+    /// Takes the lent buffer back. If the operation fills its buffer, `filled` is the number of
+    /// bytes in its room.
     fn return_buffer(&mut self, io_buffer: IoBuffer, filled: Option<usize>) {
         let fills = self.operation.kind.fills();
         let buffer: &mut B = self.operation.buffer.insert(io_buffer.into_buffer());
         let Some(filled) = filled.filter(|_| fills) else { return };
-        // SAFETY: `room` demands that only initialized bytes are written to the parts.
+        // SAFETY: `room` requires that only initialized bytes are written to the parts.
         // - nothing is written.
         unsafe { buffer.room(&mut |_| {}) };
-        // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it was
-        // when the room was asked for.
-        // - initialized: the system says that it has written so many, from the beginning of the parts that the buffer gave
-        //   before it was moved, and to move it has changed no byte of them;
-        // - as it was: the room was asked for just now.
+        // SAFETY: `set_filled` requires that the first bytes of the room are initialized, and that
+        // the buffer is as it was at the call of `room`.
+        // - initialized: the system reports that it has written that many, from the beginning of
+        //   the parts that the buffer gave before it was moved, and moving it changed none of these
+        //   bytes;
+        // - as it was: `room` was just called.
         unsafe { buffer.set_filled(filled) };
     }
 
-    /// Makes a request of the rest of an operation on a file, with the buffer.
+    /// Makes a request for the rest of an operation on a file, with the buffer.
     fn file_request(
         &mut self,
         id: u64,
@@ -68,19 +72,19 @@ impl<B: Buffer> OpData<B> {
         request
     }
 
-    /// Makes a request of the rest of an operation on a socket, with the buffer.
+    /// Makes a request for the rest of an operation on a socket, with the buffer.
     fn socket_request(&mut self, id: u64, descriptor: Descriptor) -> SocketRequest {
         let kind = self.operation.kind.on_socket().expect("an attempt has returned `Carried`");
         let buffer = self.lend();
         self.is_submitted = true;
         let target = SocketTarget::new(descriptor, self.operation.detail.take_address());
         let mut request = SocketRequest::new(id, target, kind, buffer);
-        // What was sent at the attempts is sent.
+        // The attempts have already sent this many bytes.
         request.advance(self.progress.len);
         request
     }
 
-    /// The socket request of the operation has completed, or was cancelled.
+    /// Takes back the operation's socket request, which has completed or was cancelled.
     fn complete_socket(&mut self, request: SocketRequest) {
         let SocketRequest { target, buffer, done, fault, .. } = request;
         let SocketTarget { address, is_cut, connection, is_declined, .. } = target;
@@ -93,7 +97,7 @@ impl<B: Buffer> OpData<B> {
         }
     }
 
-    /// The file request of the operation has completed, or was cancelled.
+    /// Takes back the operation's file request, which has completed or was cancelled.
     pub(crate) fn complete_file(&mut self, request: FileRequest) {
         self.is_submitted = false;
         (self.progress.len, self.progress.fault) = (request.done, request.fault);
@@ -103,7 +107,7 @@ impl<B: Buffer> OpData<B> {
     }
 }
 
-/// A buffer that is being lent. Should its code panic, it is the operation's again.
+/// A buffer that is being lent. If its code panics, the buffer returns to the operation.
 struct LendGuard<'c, B: Buffer> {
     io_buffer: Option<IoBuffer>,
     place: &'c mut Option<B>,
@@ -118,7 +122,7 @@ impl<B: Buffer> Drop for LendGuard<'_, B> {
 }
 
 impl<K, B: Buffer> Store<K, B> {
-    /// The operation in `cell` is carried out by the back end.
+    /// Submits the operation in `cell` to the back end.
     #[cold]
     #[inline(never)]
     pub(super) fn submit_socket(
@@ -131,35 +135,39 @@ impl<K, B: Buffer> Store<K, B> {
         engine.queue_if_lone(op_ref);
         let op_index = op_ref.op_index;
         if !engine.prepare_socket_request(op_index) {
-            // It waits for an edge instead.
+            // The operation waits for an edge instead.
             return engine.tried(op_ref, SocketAttempt::Blocked, worker);
         }
         let trying = Trying { store: self, op_index, worker };
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
-        // - a value, and nothing else: the operation was just tried by this thread, and until the engine is told what has
-        //   come of that, below, it hands the operation to no other thread.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
+        // - a value, and nothing else: this thread has just tried the operation, and until it
+        //   reports the result to the engine, below, the engine gives the operation to no other
+        //   thread.
         let data = unsafe { cell.get_mut() };
         let id = engine.socket_request_of(op_index);
         let request = data.socket_request(id, op_ref.descriptor());
         std::mem::forget(trying);
         if engine.forked() {
-            // The buffer's code has forked, and this is the child: the operation is the parent's.
+            // The buffer's code has forked, and this is the child: the operation belongs to the
+            // parent.
             std::mem::forget(request);
             return Step::Waits;
         }
         match engine.submit_socket(op_ref, request, worker) {
             Ok(()) => Step::Waits,
             Err((step, request)) => {
-                // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
-                // - a value, and nothing else: the operation has ended, and its node is the caller's.
+                // SAFETY: `get_mut` requires a value that nothing else accesses while the reference
+                // lives.
+                // - a value, and nothing else: the operation has ended, and its node belongs to the
+                //   caller.
                 unsafe { cell.get_mut() }.complete_socket(request);
                 step
             }
         }
     }
 
-    /// The operation in `cell`, whose node has come to the calling thread, was submitted to the back end, and has come back
-    /// from it.
+    /// Takes back the request of the operation in `cell`, which was submitted to the back end and
+    /// has returned. The calling thread owns its node.
     #[cold]
     #[inline(never)]
     pub(super) fn fetch(&self, cell: &Cell<OpData<B>>, op_index: u32) {
@@ -167,23 +175,23 @@ impl<K, B: Buffer> Store<K, B> {
             return self.fetch_file(cell, op_index);
         };
         let fetching = CompletionGuard { store: self, cell, op_index };
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
-        // - nothing else: the node of an operation comes to one thread, the caller.
+        // - nothing else: only one thread gets the node of an operation, the caller.
         unsafe { cell.get_mut() }.complete_socket(request);
         std::mem::forget(fetching);
     }
 
-    /// The operation in `cell`, the packet of which the caller is about to make, has ended. If the back end has had
-    /// it, its request has completed.
+    /// Takes back the file request of the operation in `cell`, if it was submitted. The operation
+    /// has ended, and the caller is about to make its packet.
     fn fetch_file(&self, cell: &Cell<OpData<B>>, op_index: u32) {
         if let Some(request) = self.engine.take_completed_file(op_index) {
             self.unpack(cell, op_index, request);
         }
     }
 
-    /// What is left of an operation of the slot `index`, which lies in `op_index`, becomes a request. `None`: it cannot, and
-    /// the operation has ended.
+    /// Makes a request for the rest of an operation of the slot `index`. Returns `None` if that is
+    /// impossible and the operation has ended.
     pub(in crate::port) fn file_request(
         &self,
         data: &mut OpData<B>,
@@ -204,19 +212,20 @@ impl<K, B: Buffer> Store<K, B> {
         }
     }
 
-    /// The caller has the request of an operation that has ended, and is in `cell`.
+    /// Unpacks the request of an operation that has ended, and is in `cell`.
     pub(super) fn unpack(&self, cell: &Cell<OpData<B>>, op_index: u32, request: FileRequest) {
         let fetching = CompletionGuard { store: self, cell, op_index };
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
-        // - nothing else: an operation that has ended is handed to one thread, the caller.
+        // - nothing else: only one thread gets an operation that has ended, the caller.
         unsafe { cell.get_mut() }.complete_file(request);
         std::mem::forget(fetching);
     }
 }
 
-/// An operation that has come back from the back end, while code of its buffer is called. Should that panic, the operation
-/// fails, and its packet is queued. One that is to be tried again calls none.
+/// Guards an operation that has returned from the back end, while code of its buffer runs. If that
+/// panics, the operation fails, and its packet is queued. No such code runs for an operation that
+/// will be retried.
 struct CompletionGuard<'s, K, B: Buffer> {
     store: &'s Store<K, B>,
     cell: &'s Cell<OpData<B>>,
@@ -228,16 +237,16 @@ impl<K, B: Buffer> Drop for CompletionGuard<'_, K, B> {
         if self.store.engine.forked() {
             return;
         }
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
-        // - a value, and nothing else: as in `fetch`, from where this is called while it unwinds; the reference there is
-        //   used no more.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
+        // - a value, and nothing else: as in `fetch`, which calls this while it unwinds, and no
+        //   longer uses its own reference.
         unsafe { self.cell.get_mut() }.fail_by_panic();
         self.store.engine.queue_operation(self.op_index);
     }
 }
 
-/// An operation on a file that its caller tries. If the buffer's code panics, the operation fails, and its packet is
-/// queued.
+/// Guards an operation on a file that its caller tries. If the buffer's code panics, the operation
+/// fails, and its packet is queued.
 pub(super) struct TryingOnFile<'s, K, B: Buffer> {
     pub(super) store: &'s Store<K, B>,
     pub(super) cell: &'s Cell<OpData<B>>,
@@ -250,9 +259,9 @@ impl<K, B: Buffer> Drop for TryingOnFile<'_, K, B> {
         if engine.forked() {
             return;
         }
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
-        // - a value, and nothing else: as where this was made, from where it is called while that unwinds; the
-        //   reference there is used no more.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
+        // - a value, and nothing else: as where this was made. That call unwinds now, and no longer
+        //   uses its own reference.
         unsafe { self.cell.get_mut() }.fail_by_panic();
         engine.queue_file_done(self.op_ref);
     }

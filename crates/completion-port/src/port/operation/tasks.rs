@@ -1,4 +1,4 @@
-//! Tasks: how they go on and end, without a packet.
+//! Tasks: how they continue and end, without a packet.
 
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{EndReason, Engine, OpRef, Step, Worker};
@@ -14,7 +14,7 @@ use crate::types::fd::RawFd;
 use crate::types::interest::Direction;
 
 impl<B> OpData<B> {
-    /// Tells a task, whose end reason is settled, that it has ended.
+    /// Calls the end of a task whose end reason is settled.
     pub(crate) fn end_task(self) {
         let ending = self.ending();
         if let (Detail::Task(functions), Some(task)) =
@@ -24,7 +24,7 @@ impl<B> OpData<B> {
         }
     }
 
-    /// How a task has ended whose end reason is settled.
+    /// Returns how a task has ended. Its end reason is settled.
     fn ending(&self) -> Ending {
         match self.reason {
             EndReason::Done if self.progress.fault.is_some() => Ending::Failed,
@@ -34,7 +34,7 @@ impl<B> OpData<B> {
         }
     }
 
-    /// The task, and how it has ended, which is settled.
+    /// Returns the task and how it has ended. Its end reason is settled.
     pub(crate) fn into_task(self) -> (B, Ending) {
         let ending = self.ending();
         (self.operation.buffer.expect("a task is started with what it consists of"), ending)
@@ -42,7 +42,7 @@ impl<B> OpData<B> {
 }
 
 impl<K, B: Buffer> Store<K, B> {
-    /// Goes on with the tasks that were deferred, until none is left. Whether there were any.
+    /// Runs the deferred tasks until none is left. Returns whether there were any.
     fn go_on_with_tasks(&self) -> bool {
         let engine = &self.engine;
         if engine.forked() {
@@ -65,9 +65,11 @@ impl<K, B: Buffer> Store<K, B> {
         has_gone_on
     }
 
-    /// Tries a task until it ends or has to wait, as [`Store::attempt_shared`] does. What is done is told here, before the
-    /// next task of the direction is tried by any thread, so that the ends come in the order of the bytes; the task is the
-    /// caller's no more then.
+    /// Tries a task until it ends or has to wait, as [`Store::attempt_shared`] does.
+    ///
+    /// If the task completes, its end is called here, before any thread tries the next task of the
+    /// direction. So the ends come in the order of the bytes. The task no longer belongs to the
+    /// caller then.
     fn attempt_task(
         &self,
         cell: &Cell<OpData<B>>,
@@ -77,14 +79,14 @@ impl<K, B: Buffer> Store<K, B> {
         loop {
             let attempt = self.attempt_again(cell, op_ref, worker);
             if self.engine.forked() {
-                // The task has forked, and this is the child: the task is the parent's.
+                // The task has forked, and this is the child: the task belongs to the parent.
                 return Step::Waits;
             }
             if attempt.is_over() {
                 let registration = op_ref.registration();
-                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-                // - owned: the task was just tried by this thread, and until the engine is told what has come of that,
-                //   below, it hands the task to no other thread;
+                // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+                // - owned: this thread has just tried the task, and until it reports the result to
+                //   the engine, below, the engine gives the task to no other thread;
                 // - a value: as for any operation that is tried.
                 let mut data = unsafe { self.operations.take(op_ref.op_index) };
                 data.settle(EndReason::Done);
@@ -103,14 +105,16 @@ impl<K, B: Buffer> Store<K, B> {
         }
     }
 
-    /// An operation of a shared association, or a task, has ended without a packet, and is the caller's alone.
+    /// Completes an operation of a shared association, or a task, without a packet. It has ended
+    /// and belongs to the caller.
     pub(super) fn complete_unseen(&self, op_index: u32, reason: EndReason) -> OpData<B> {
         let op_ref = self.engine.op_ref(op_index);
         self.engine.abandon_connect(&op_ref, reason);
         let registration = op_ref.registration();
-        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-        // - owned: the operation has ended, and its node is with the caller, or was never queued;
-        // - a value: an operation is in its cell until it has completed, which it does below.
+        // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+        // - owned: the operation has ended, and the caller has its node, or the node was never
+        //   queued;
+        // - a value: an operation is in its cell until it has completed, which happens only below.
         let mut data = unsafe { self.operations.take(op_index) };
         data.settle(reason);
         with_current_worker(&self.engine, |worker| self.engine.complete_unseen(op_index, worker));
@@ -121,7 +125,7 @@ impl<K, B: Buffer> Store<K, B> {
     }
 }
 
-/// A task that is done, of which the engine is told when its end has returned, or has panicked.
+/// Reports a completed task to the engine when the task's end has returned or panicked.
 struct Completion<'a, 'e> {
     engine: &'e Engine,
     op_ref: &'a OpRef<'e>,
@@ -132,18 +136,18 @@ struct Completion<'a, 'e> {
 impl Drop for Completion<'_, '_> {
     fn drop(&mut self) {
         if self.engine.forked() {
-            // The end has forked, and this is the child.
+            // The task's end has forked, and this is the child.
             return;
         }
         let op_index = self.op_ref.op_index;
-        // It is done, whatever was asked of it meanwhile.
+        // It is done, even if it was cancelled meanwhile.
         let _ = self.engine.tried(self.op_ref, self.attempt, self.worker);
         self.engine.complete_unseen(op_index, self.worker);
     }
 }
 
 impl<K, M, B: Task> Port<K, M, B> {
-    /// See [`Raw::start_task`](crate::port::raw::Raw::start_task).
+    /// Implements [`Raw::start_task`](crate::port::raw::Raw::start_task).
     pub(crate) fn start_task(
         &self,
         id: SharedId,
@@ -163,7 +167,7 @@ impl<K, M, B: Task> Port<K, M, B> {
 }
 
 impl<K, M, B> Port<K, M, B> {
-    /// See [`Raw::try_now`](crate::port::raw::Raw::try_now).
+    /// Implements [`Raw::try_now`](crate::port::raw::Raw::try_now).
     #[inline]
     pub(crate) fn try_now(
         &self,
@@ -171,7 +175,7 @@ impl<K, M, B> Port<K, M, B> {
         direction: Direction,
         attempt: impl FnOnce(RawFd) -> raw::Attempt,
     ) -> bool {
-        // A subscriber hears of it when it is started.
+        // If events are traced, the task that is started instead reports the work.
         !traces_packets()
             && self.engine().try_directly(id.0, direction, |descriptor| attempt(descriptor).into())
     }

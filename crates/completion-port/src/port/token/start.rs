@@ -164,7 +164,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// - [`ErrorKind::NotOwned`]: the key does not own its descriptor.
     /// - [`ErrorKind::OutOfMemory`], [`ErrorKind::Forked`].
     ///
-    /// If the socket does not allow the operation, the outcome says so.
+    /// If the socket does not allow the operation, the outcome reports that.
     ///
     /// # Examples
     ///

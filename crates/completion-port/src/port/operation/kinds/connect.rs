@@ -16,18 +16,21 @@ use crate::types::interest::Direction;
 impl<B> Operation<B> {
     /// Connects to an address. It makes the socket non-blocking.
     ///
-    /// A stream that is connected already, or that the program is connecting itself, is not connected again: the outcome has
-    /// the system's code (`EISCONN`, `EALREADY`).
+    /// A stream that is already connected, or that the program itself is connecting, is not
+    /// connected again: the outcome has the system's code (`EISCONN`, `EALREADY`).
     ///
-    /// If the operation is cancelled, or its deadline is over, the connect is given up. When the packet is handed out the
-    /// socket is not connected, even if the connection was there before, and it may be connected again.
+    /// If the operation is cancelled or its deadline passes, the connect is aborted. When the
+    /// packet is delivered, the socket is not connected, even if the connection had already been
+    /// established, and you may connect it again.
     ///
     /// # Platform notes
     ///
-    /// Linux gives a connect up by [connect(2)](https://man7.org/linux/man-pages/man2/connect.2.html) with `AF_UNSPEC`. What
-    /// bind(2) was told stays, but not a port that the kernel has chosen. On macOS and the BSDs, and of `AF_VSOCK`,
-    /// there is no such call: the connect continues, and every later connect of the association fails with `EALREADY`. On
-    /// Windows the system cancels a connect that it carries out.
+    /// Linux aborts a connect by calling
+    /// [connect(2)](https://man7.org/linux/man-pages/man2/connect.2.html) with `AF_UNSPEC`. The
+    /// address set with bind(2) remains, except for a port that the kernel chose. On macOS and the
+    /// BSDs, and for `AF_VSOCK`, there is no such call: the connect continues, and every later
+    /// connect of the association fails with `EALREADY`. Windows cancels a connect that the system
+    /// performs.
     pub fn connect(address: impl Into<Address>) -> Self {
         Self::new(Kind::Connect, None, Detail::Address(address.into()))
     }
@@ -48,7 +51,7 @@ pub(super) struct Connect;
 
 impl OperationKind for Connect {
     const CALL: Call = Call::Connect;
-    // It waits for readiness only once it has begun.
+    // It waits for readiness only after it has begun.
     const DIRECTION: Direction = Direction::Out;
     const ON_SOCKET: Option<SocketKind> = Some(SocketKind::Connect);
 

@@ -1,7 +1,8 @@
-//! The kinds of operations. Each file has those of one call: the functions that make and start such an operation, how
-//! it is attempted, and how its outcome is made.
+//! The kinds of operations. Each file has the kinds of one call: the functions that make and start
+//! such an operation, its attempt, and its outcome.
 //!
-//! To add a kind, add its file and its line in `kinds!`. If it has a new result, add a variant of [`Outcome`].
+//! To add a kind, add its file and its line in `kinds!`. If it has a new result, add a variant of
+//! [`Outcome`].
 
 mod accept;
 mod connect;
@@ -28,31 +29,32 @@ trait OperationKind {
     /// The call that its errors and events name.
     const CALL: Call;
     const DIRECTION: Direction;
-    /// From its start on, it waits for nothing but readiness of its direction.
+    /// From its start, it waits for nothing but readiness of its direction.
     const AWAITS_EDGE: bool = false;
     /// It fills its buffer.
     const FILLS: bool = false;
     /// Its outcome without an error, if that is a number of bytes and the buffer.
     const BYTES: Option<Bytes> = None;
-    /// The request to a system that carries it out on a socket by itself.
+    /// The request to a system that performs it on a socket.
     const ON_SOCKET: Option<SocketKind> = None;
-    /// The request to a system that carries it out on a file.
+    /// The request to a system that performs it on a file.
     const ON_FILE: Option<FileKind> = None;
 
-    /// Whether its first attempt waits for nothing but its turn.
+    /// Returns whether its first attempt waits for nothing but its turn.
     fn begins_unasked<B>(_operation: &Operation<B>) -> bool {
         false
     }
 
-    /// Tries the operation once. [`SocketAttempt::NeedsSystem`]: the system carries out the rest.
+    /// Tries the operation once. [`SocketAttempt::NeedsSystem`] means that the system performs the
+    /// rest.
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         progress: &mut Progress,
         target: AttemptTarget<'_>,
     ) -> SocketAttempt<Rest>;
 
-    /// The outcome of an operation that has ended. `result` is the number of bytes it has transferred, or its error.
-    /// The operation has nothing left afterwards.
+    /// Takes the outcome of an operation that has ended. `result` is the number of bytes it has
+    /// transferred, or its error. Nothing of value remains in the operation.
     fn outcome<B>(
         operation: &mut Operation<B>,
         progress: &mut Progress,
@@ -83,7 +85,8 @@ macro_rules! kinds {
                 }
             }
 
-            /// The direction, if an operation of this kind waits for nothing but readiness of that.
+            /// Returns the direction, if an operation of this kind waits for nothing but readiness
+            /// of that direction.
             #[inline]
             pub(crate) fn awaits(self) -> Option<Direction> {
                 let awaits_edge = match self {
@@ -120,14 +123,15 @@ macro_rules! kinds {
         }
 
         impl<B> Operation<B> {
-            /// Whether its first attempt waits for its turn alone, and for no edge.
+            /// Returns whether its first attempt waits only for its turn, and for no edge.
             pub(crate) fn begins_unasked(&self) -> bool {
                 match self.kind {
                     $(Kind::$Kind => $file::$Kind::begins_unasked(self),)*
                 }
             }
 
-            /// The outcome of the operation, which has ended with `result`. It has nothing left afterwards.
+            /// Takes the outcome of the operation, which has ended with `result`. Nothing of value
+            /// remains in it.
             pub(super) fn take_outcome(
                 &mut self,
                 progress: &mut Progress,

@@ -14,20 +14,22 @@ use crate::types::error::{Call, Refused, Result};
 use crate::types::interest::Direction;
 
 impl<B> Operation<B> {
-    /// Reads from a file, beginning `offset` bytes from its beginning, until the buffer is full or the file ends.
-    /// The position of the file is neither used nor moved.
+    /// Reads from a file at `offset`, until the buffer is full or the file ends. The file's own
+    /// position is neither used nor moved.
     ///
-    /// What the system has in its memory is read by the call that starts the operation. The outcome is
-    /// [`Outcome::Read`]; fewer bytes than there is room for mean that the file ended there. A pipe, a terminal
-    /// or a timerfd has no positions: of such a file is read what there is, once there is something, wherever the operation
-    /// begins.
+    /// The call that starts the operation reads the bytes that the system has in memory. The
+    /// outcome is [`Outcome::Read`]. Fewer bytes than there is room for mean that the file ended
+    /// there. A pipe, a terminal or a timerfd has no positions: the operation ignores the offset,
+    /// waits until there is something to read, and reads that.
     ///
     /// # Platform notes
     ///
-    /// Linux: [preadv2(2)](https://man7.org/linux/man-pages/man2/preadv2.2.html) with `RWF_NOWAIT`; what that does
-    /// not bring, the port's [`FileEngine`](crate::FileEngine) does. A file that was opened with `O_DIRECT` wants
-    /// offsets, lengths and memory that are aligned; otherwise the outcome is `EINVAL`. On Windows the same is
-    /// [ReadFile](https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-readfile) with an offset.
+    /// Linux: [preadv2(2)](https://man7.org/linux/man-pages/man2/preadv2.2.html) with `RWF_NOWAIT`;
+    /// the port's [`FileEngine`](crate::FileEngine) reads the remaining bytes. A file opened with
+    /// `O_DIRECT` requires aligned offsets, lengths and memory; otherwise the outcome is `EINVAL`.
+    /// On Windows, the operation is
+    /// [ReadFile](https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-readfile) with
+    /// an offset.
     pub fn read_at(buffer: B, offset: u64) -> Self {
         Self::new(Kind::Read, Some(buffer), Detail::Offset(offset))
     }
@@ -73,7 +75,7 @@ impl OperationKind for Read {
     const BYTES: Option<Bytes> = Some(Bytes::Read);
     const ON_FILE: Option<FileKind> = Some(FileKind::Read);
 
-    /// Reads what the system has in memory.
+    /// Reads the bytes that the system has in memory.
     #[inline(never)]
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
@@ -86,8 +88,8 @@ impl OperationKind for Read {
             target.system().read_now(target.descriptor, position, room)
         };
         let buffer = operation.buffer_mut();
-        // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
-        // - they are handed to a back end, which writes what it has read.
+        // SAFETY: `with_room` requires that only initialized bytes are written to the parts.
+        // - only a back end writes to them, and writes bytes that it has read.
         let (len, now) = unsafe {
             with_room(buffer, |parts, room| match room {
                 0 => (0, Now::Read(0)),
@@ -105,10 +107,11 @@ impl OperationKind for Read {
             }
             Now::Failed(fault) => SocketAttempt::Failed(fault),
         };
-        // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it
-        // was.
-        // - initialized: the system says that it has written so many, from the beginning of these parts;
-        // - as it was: it lies where it did, and nothing was called since.
+        // SAFETY: `set_filled` requires that the first bytes of the room are initialized, and that
+        // the buffer is as it was.
+        // - initialized: the system reports that it has written that many, from the beginning of
+        //   these parts;
+        // - as it was: the buffer was not moved, and nothing else has been called since.
         unsafe { buffer.set_filled(len) };
         attempt
     }
@@ -122,7 +125,8 @@ impl OperationKind for Read {
     }
 }
 
-/// Reads into parts that have `room` for so many bytes, until they are full, the file ends, or something has to wait.
+/// Reads into parts with `room` bytes in total, until they are full, the file ends, or a read would
+/// block.
 fn read_parts(
     offset: u64,
     parts: &mut [&mut [MaybeUninit<u8>]],
@@ -137,7 +141,7 @@ fn read_parts(
         if count == 0 || len == room {
             return (len, now);
         }
-        // Fewer than there is room for: the file may end there, or what the system has in memory.
+        // There is room left: the file, or the part that the system has in memory, may end there.
         let mut skipped = count;
         while let Some(part) = parts.get_mut(first) {
             if skipped < part.len() {

@@ -1,4 +1,4 @@
-//! Receiving from a socket, with the sender's address and without.
+//! Receiving from a socket, with or without the sender's address.
 
 use std::mem::MaybeUninit;
 
@@ -13,19 +13,22 @@ use crate::types::error::{Call, Refused, Result};
 use crate::types::interest::Direction;
 
 impl<B> Operation<B> {
-    /// Receives what comes, at most as much as there is room for: some bytes, or one datagram. A buffer without
-    /// room waits until something can be received, and takes nothing. If the program shuts the reading half of the
-    /// socket, the operation ends with 0 bytes once nothing is left, also if the socket carries datagrams.
+    /// Receives some bytes, or one datagram, up to the room of the buffer.
+    ///
+    /// A buffer without room waits until something can be received, and takes nothing. If the
+    /// program shuts down the reading half of the socket, the operation ends with 0 bytes once no
+    /// unread data is left, even on a datagram socket.
     ///
     /// # Platform notes
     ///
-    /// `ENOBUFS` ([`Error::os_code`](crate::Error::os_code)) reports that the kernel has dropped messages: a netlink socket of Linux, or a routing
-    /// socket of a BSD, was not read fast enough. Receives that follow bring the messages that it has kept.
+    /// `ENOBUFS` ([`Error::os_code`](crate::Error::os_code)) reports that the kernel has dropped
+    /// messages, because a netlink socket on Linux or a routing socket on a BSD was not read fast
+    /// enough. Later receives return the messages that it has kept.
     pub fn recv(buffer: B) -> Self {
         Self::new(Kind::Receive, Some(buffer), Detail::None)
     }
 
-    /// Receives one datagram, and tells its sender.
+    /// Receives one datagram, and reports its sender.
     pub fn recv_from(buffer: B) -> Self {
         Self::new(Kind::ReceiveFrom, Some(buffer), Detail::None)
     }
@@ -122,7 +125,7 @@ impl OperationKind for ReceiveFrom {
     }
 }
 
-/// Fills the buffer by `receive`, a call of the back end.
+/// Fills the buffer with `receive`, a call of the back end.
 #[allow(clippy::inline_always, reason = "a part of an attempt")]
 #[inline(always)]
 fn receive_into<B: Buffer>(
@@ -135,19 +138,20 @@ fn receive_into<B: Buffer>(
         let room = room_of(parts, all);
         (receive(parts), room)
     };
-    // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
-    // - they are handed to a back end, which writes what it has received.
+    // SAFETY: `with_room` requires that only initialized bytes are written to the parts.
+    // - only a back end writes to them, and writes bytes that it has received.
     let (attempt, room) = unsafe { with_room(buffer, receive) };
     let SocketAttempt::Done(Received { len, is_cut }) = attempt else {
         return attempt.map(|_| Rest::Unknown);
     };
-    // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it
-    // was.
-    // - initialized: the system says that it has written so many, from the beginning of these parts;
-    // - as it was: it lies where it did, and nothing was called since.
+    // SAFETY: `set_filled` requires that the first bytes of the room are initialized, and that the
+    // buffer is as it was.
+    // - initialized: the system reports that it has written that many, from the beginning of these
+    //   parts;
+    // - as it was: the buffer was not moved, and nothing else has been called since.
     unsafe { buffer.set_filled(len) };
     (progress.len, progress.is_cut) = (len, is_cut);
-    // Nothing tells the end of a stream from one that goes on, but the next attempt.
+    // Only the next attempt shows whether a stream has ended.
     if len > 0 && len < room && transport.is_drained_by_short_receive() {
         SocketAttempt::Done(Rest::Nothing)
     } else {
@@ -155,8 +159,8 @@ fn receive_into<B: Buffer>(
     }
 }
 
-/// How much of the room in these parts, which is so much in `all`, a system call fills at most: it fills no parts behind
-/// the first ones, and is full when those are.
+/// Returns how much of the room in these parts, `all` in total, a system call fills at most. The
+/// call uses only the first `PARTS` parts, and is full when they are.
 #[inline]
 fn room_of(parts: &[&mut [MaybeUninit<u8>]], all: usize) -> usize {
     match parts.get(..PARTS) {

@@ -1,4 +1,4 @@
-//! Sending on a socket: what there is room for, or all of a buffer.
+//! Sending on a socket: as much as there is room for, or a whole buffer.
 
 use super::OperationKind;
 use crate::backend::sockets::{Rest, SocketAttempt, SocketKind};
@@ -12,14 +12,16 @@ use crate::types::error::{Call, Refused, Result};
 use crate::types::interest::Direction;
 
 impl<B> Operation<B> {
-    /// Sends a part of the buffer, as much as there is room for; or one datagram.
+    /// Sends as much of the buffer as there is room for, or one datagram.
     pub fn send(buffer: B) -> Self {
         Self::new(Kind::Send, Some(buffer), Detail::None)
     }
 
-    /// Sends all of the buffer. No other send of the socket comes in between. A long one is sent in shares of at most
-    /// 1 MiB, between which other packets have their turn; so it goes on behind the call that starts it, even if there is
-    /// room for everything.
+    /// Sends the whole buffer. No other send on the socket comes in between.
+    ///
+    /// A long buffer is sent in shares of at most 1 MiB, so that other packets get their turn in
+    /// between. So sending continues after the call that starts it, even if there is room for
+    /// everything.
     pub fn send_all(buffer: B) -> Self {
         Self::new(Kind::SendAll, Some(buffer), Detail::None)
     }
@@ -107,7 +109,7 @@ impl OperationKind for SendAll {
     const BYTES: Option<Bytes> = Some(Bytes::Sent);
     const ON_SOCKET: Option<SocketKind> = Some(SocketKind::SendAll);
 
-    /// Sends as long as there is room, until the buffer or its share is sent.
+    /// Sends while there is room, until the buffer or its share is sent.
     #[allow(clippy::inline_always, reason = "a part of an attempt")]
     #[inline(always)]
     fn attempt<B: Buffer>(
@@ -116,7 +118,7 @@ impl OperationKind for SendAll {
         target: AttemptTarget<'_>,
     ) -> SocketAttempt<Rest> {
         let begun = progress.len;
-        // Mostly all that is left is no more than a share, and goes by one call.
+        // The remaining bytes rarely exceed a share, and one call usually sends them.
         let (attempt, is_all) = with_filled(operation.buffer_ref(), begun, |parts| {
             let left = length(parts);
             if left > SHARE {
@@ -146,7 +148,7 @@ impl OperationKind for SendAll {
     }
 }
 
-/// Goes on to send all of the buffer, which was `begun` after so many bytes, until its share is sent.
+/// Continues sending, until the buffer or its share is sent. The attempt began after `begun` bytes.
 #[inline(never)]
 fn send_shares<B: Buffer>(
     operation: &Operation<B>,
@@ -162,7 +164,7 @@ fn send_shares<B: Buffer>(
             let share = SHARE - (progress.len - begun);
             let mut first: [&[u8]; 1] = [&[]];
             let parts = if left > share {
-                // A message goes as a whole, or not at all.
+                // A message is sent as a whole, or not at all.
                 let is_stream = *is_stream.get_or_insert_with(|| target.transport().is_stream());
                 if is_stream { first_of(parts, share, &mut first) } else { parts }
             } else {
@@ -187,19 +189,20 @@ fn send_shares<B: Buffer>(
     }
 }
 
-/// How many bytes these parts have. They may be of the same memory, so that there is no limit to the sum.
+/// Returns how many bytes these parts have. Parts may share memory, so the sum has no limit.
 #[inline]
 fn length(parts: &[&[u8]]) -> usize {
     parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.len()))
 }
 
-/// How much of a buffer one attempt to send all of it sends, and by how many calls at most. A peer that keeps pace would
-/// have it go on for as long as the buffer lasts, while others wait for the thread.
+/// How many bytes one attempt of a [`SendAll`] sends, and in how many calls, at most. Without a
+/// limit, a peer that keeps pace would occupy the thread until the buffer is sent, while others
+/// wait.
 const SHARE: usize = 1 << 20;
 const MOST_CALLS: u32 = 16;
 
-/// The parts that have at most `share` bytes in all; if the first one has more, so many of that, for which there is
-/// room in `first`.
+/// Returns the first parts that together have at most `share` bytes. If the first one alone has
+/// more, returns its first `share` bytes, stored in `first`.
 fn first_of<'p, 'b>(
     parts: &'p [&'b [u8]],
     share: usize,

@@ -1,4 +1,4 @@
-//! Putting what was written to a file on the disk.
+//! Syncing a file to the disk.
 
 use super::OperationKind;
 use crate::backend::files::FileKind;
@@ -12,11 +12,12 @@ use crate::types::error::{Call, Refused, Result};
 use crate::types::interest::Direction;
 
 impl<B> Operation<B> {
-    /// Has what was written to a file put on the disk, with what is needed to find it there, its length for instance.
+    /// Writes a file's data to the disk, with the metadata needed to read it, such as the file's
+    /// length.
     ///
-    /// It is about writes that were done when it was started: whose packets were queued, or that were done at once.
-    /// A write in flight may or may not be among them. A failure may be told once only, and it leaves open which of
-    /// the writes have not reached the disk.
+    /// This includes writes that had completed when the sync was started: those whose packets were
+    /// queued, or that completed immediately. It may or may not include writes in flight. A failure
+    /// may be reported only once, and doesn't reveal which of the writes have not reached the disk.
     ///
     /// # Platform notes
     ///
@@ -25,8 +26,10 @@ impl<B> Operation<B> {
         Self::new(Kind::SyncData, None, Detail::None)
     }
 
-    /// The same, with all that the system knows of the file, such as the time at which it was changed. Of a directory
-    /// it puts the names there on the disk.
+    /// Writes a file's data and all its metadata to the disk, including for example the
+    /// modification time. For a directory, writes its entries to the disk.
+    ///
+    /// Which writes this includes, and how it reports failures, is as for [`Operation::sync_data`].
     ///
     /// # Platform notes
     ///

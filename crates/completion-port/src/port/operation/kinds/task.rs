@@ -1,4 +1,4 @@
-//! What the program carries out itself when its descriptor is ready: a [task](Task).
+//! Work that the program does itself when its descriptor is ready: a [task](Task).
 
 use super::OperationKind;
 use crate::backend::sockets::{Rest, SocketAttempt};
@@ -27,7 +27,7 @@ impl<B> Clone for TaskFunctions<B> {
 impl<B> Copy for TaskFunctions<B> {}
 
 impl<B: Task> Operation<B> {
-    /// A task.
+    /// Creates an operation for a task.
     pub(crate) fn task(direction: Direction, task: B) -> Self {
         let functions =
             TaskFunctions { attempt: B::attempt, begins_unasked: B::begins_unasked, end: B::end };
@@ -40,7 +40,7 @@ impl<B: Task> Operation<B> {
 }
 
 impl<B> Operation<B> {
-    /// Whether it is a task.
+    /// Returns whether it is a task.
     pub(crate) fn is_task(&self) -> bool {
         matches!(self.detail, Detail::Task(_))
     }

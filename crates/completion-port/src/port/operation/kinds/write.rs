@@ -12,16 +12,20 @@ use crate::types::error::{Call, Refused, Result};
 use crate::types::interest::Direction;
 
 impl<B> Operation<B> {
-    /// Writes all of the buffer to a file, beginning `offset` bytes from its beginning. The position of the file is
-    /// neither used nor moved. A pipe or a terminal has no positions, and is written to as it stands. A buffer without
-    /// bytes is done at once, whatever is open there: nothing is written, and the file is as long as it was.
+    /// Writes the whole buffer to a file at `offset`. The file's own position is neither used nor
+    /// moved.
     ///
-    /// An error tells how much was written before ([`Error::transferred`](crate::Error::transferred)): `ENOSPC` and `EIO`, say. That a write is
-    /// done means that reads find the bytes, and not that they are on the disk: see [`Operation::sync_data`].
+    /// A pipe or a terminal has no positions, so the offset is ignored. An empty buffer completes
+    /// immediately, whatever the file is: nothing is written, and the file's length does not
+    /// change.
+    ///
+    /// An error (`ENOSPC` or `EIO`, for example) reports how much was written before it
+    /// ([`Error::transferred`](crate::Error::transferred)). A completed write is visible to reads,
+    /// but may not be on the disk: see [`Operation::sync_data`].
     ///
     /// # Platform notes
     ///
-    /// On Linux a file that was opened with `O_APPEND` is written to at its end, whatever `offset` says
+    /// On Linux, writes to a file opened with `O_APPEND` go to its end, whatever `offset` is
     /// ([pwrite(2)](https://man7.org/linux/man-pages/man2/pwrite.2.html)).
     pub fn write_at(buffer: B, offset: u64) -> Self {
         Self::new(Kind::Write, Some(buffer), Detail::Offset(offset))
@@ -46,7 +50,7 @@ impl OperationKind for Write {
     const DIRECTION: Direction = Direction::Out;
     const ON_FILE: Option<FileKind> = Some(FileKind::Write);
 
-    /// A buffer without bytes is done.
+    /// Completes immediately if the buffer is empty.
     #[inline(never)]
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
