@@ -1,38 +1,42 @@
-//! One I/O completion port for any number of threads: socket notifications, posted messages and a
-//! concurrency value, in one queue.
+//! An I/O completion port for any number of threads: socket notifications, completed operations and
+//! posted messages in one queue, with a concurrency value.
 //!
-//! A [`Port`] is what Windows calls an *I/O completion port*, with overlapped operations on sockets and
-//! *socket state notifications*, built natively on Linux. Any number of threads wait on it; each packet goes to one of
-//! them:
+//! A [`Port`] is what Windows calls an *I/O completion port*, with overlapped operations and
+//! *socket state notifications*, built natively on Linux. Any number of threads wait on it, and
+//! each packet goes to one of them:
 //!
-//! - **Registrations.** A [`Source`], which is a socket or another descriptor, is registered with a *key*,
-//!   an event filter ([`Interest`]) and a [`Trigger`]: one-shot or persistent, level or edge ([`OneShot`],
-//!   [`Persistent`]).
-//! - **Owned keys.** While a descriptor is registered the port owns its key. A one-shot packet
-//!   moves the key out to the handler, as a [`Ready`] token: the handler has `&mut` access without
-//!   a lock. Rearming moves it back. Removal and refusal give it back, dropping the port drops it.
-//! - **Operations.** A token, or the name of a shared association, starts an [`Operation`]: to accept, connect,
-//!   receive or send. Its packet brings what has become of it, and the [`Buffer`] that was lent. Readiness and operations
-//!   [go together](guide#readiness-or-operations).
-//! - **Deadlines.** Of operations ([`Operation::deadline`]) and of armings ([`Ready::rearm_until`]). To move one
-//!   costs a store.
-//! - **Connections that write to each other.** [`Port::enable_also`] has another connection's handler
-//!   called as soon as there is room, whatever that connection is doing.
-//! - **Removal that says when it is over.** [`Port::remove`] makes one last packet,
-//!   [`Packet::Removed`].
-//! - **Messages.** [`Port::post`] puts a value of any type into the same queue, and wakes at most one
-//!   thread: the one that waited last. [`Port::post_at`] posts at a time to come, [`Port::cancel_post`]
-//!   takes that back, [`Port::post_after`] posts to the handler's own thread.
-//! - **A concurrency value.** It limits how many threads run with packets at once. A thread that
-//!   sleeps in the kernel gives its place to another one; see [`Port::blocking`].
+//! - **Registrations.** You register a [`Source`], which is a socket or another descriptor, with a
+//!   *key*, an event filter ([`Interest`]) and a [`Trigger`]: one-shot or persistent, level or edge
+//!   ([`OneShot`], [`Persistent`]).
+//! - **Owned keys.** While a descriptor is registered, the port owns its key. A one-shot packet
+//!   moves the key out to the handler, as a [`Ready`] token, which gives `&mut` access without a
+//!   lock. Rearming moves the key back. Removals and refusals return it, and dropping the port
+//!   drops it.
+//! - **Operations.** A token, or the name of a shared association, starts an [`Operation`]: accept,
+//!   connect, receive, send, or work on a file. Its packet carries the result and returns the
+//!   [`Buffer`]. You can [combine readiness and operations](guide#readiness-or-operations).
+//! - **Deadlines.** Operations ([`Operation::deadline`]) and armings ([`Ready::rearm_until`]) can
+//!   have one. Moving the deadline of an arming costs a store.
+//! - **Connections that write to each other.** [`Port::enable_also`] calls another connection's
+//!   handler as soon as there is room, whatever that connection is doing.
+//! - **Removal with a last packet.** [`Port::remove`] makes one last packet, [`Packet::Removed`],
+//!   after which no other follows.
+//! - **Messages.** [`Port::post`] puts a value of any type into the same queue and wakes at most
+//!   one thread: the one that waited last. [`Port::post_at`] posts at a future time,
+//!   [`Port::cancel_post`] cancels that, and [`Port::post_after`] posts to the handler's own
+//!   thread.
+//! - **A concurrency value.** It limits how many threads run with packets simultaneously. A thread
+//!   that sleeps in the kernel gives its place to another one; see [`Port::blocking`].
 //! - **One call.** [`Port::process`] applies a batch of [`Changes`] and takes a batch of packets.
-//! - **Figures.** [`Port::stats`], [`Port::thread_stats`] and [`Port::queue_delays`] tell what happens.
-//! - **Other languages.** [`raw`] has what bindings need: registrations by number, packets by clone.
+//! - **Figures.** [`Port::stats`], [`Port::thread_stats`] and [`Port::queue_delays`] report what
+//!   the port is doing.
+//! - **Other languages.** [`raw`] has the calls that bindings need: registrations by number, and
+//!   packets with cloned keys.
 //!
 //! # Examples
 //!
-//! An echo server whose state needs no lock, on as many threads as one likes. A client that resets its
-//! connection ends that connection only, and one that does not read keeps no thread:
+//! An echo server for any number of threads, whose state needs no lock. A client that resets its
+//! connection ends only that connection, and a client that does not read blocks no thread:
 //!
 //! ```
 //! use completion_port::{
@@ -145,12 +149,12 @@
 //! }
 //! ```
 //!
-//! The [guide] leads there step by step, and further: connections that write to each other, queues,
-//! time-outs, the end. `examples/` has servers to begin with.
+//! The [guide] builds this server step by step, and covers connections that write to each other,
+//! queues, deadlines and shutdown. `examples/` contains servers to start from.
 //!
-//! # What must not be written
+//! # Compile-time checks
 //!
-//! The compiler enforces the rules of deregistration. A token is rearmed once:
+//! The compiler enforces the rules of deregistration. A token is rearmed only once:
 //!
 //! ```compile_fail,E0382
 //! # fn f(ready: completion_port::Ready<'_, u32>) {
@@ -159,7 +163,7 @@
 //! # }
 //! ```
 //!
-//! A key is out of reach once it is rearmed, since another thread may have it already:
+//! Once a key is rearmed you can't use it, because another thread may already have it:
 //!
 //! ```compile_fail,E0505
 //! # fn f(mut ready: completion_port::Ready<'_, String>) {
@@ -169,7 +173,7 @@
 //! # }
 //! ```
 //!
-//! A buffer is out of reach while an operation has it, and an operation uses the token up:
+//! While an operation has a buffer you can't use it, and an operation consumes the token:
 //!
 //! ```compile_fail,E0382
 //! # fn f(token: completion_port::Ready<'_, std::net::TcpStream>) {
@@ -185,7 +189,8 @@
 //! # }
 //! ```
 //!
-//! A key of which several operations are in flight at once can be cloned, and is `Sync`:
+//! If several operations of a key may be in flight simultaneously, the key must be cloneable and
+//! `Sync`:
 //!
 //! ```compile_fail,E0277
 //! # fn f(port: &completion_port::Port<std::net::TcpStream>, stream: std::net::TcpStream) {
@@ -193,7 +198,7 @@
 //! # }
 //! ```
 //!
-//! A key that cannot be cloned cannot be registered persistently, and there are no other triggers:
+//! A key that can't be cloned can't be registered persistently, and there are no other triggers:
 //!
 //! ```compile_fail,E0277
 //! # use completion_port::{Interest, Persistent, Registration};
@@ -209,18 +214,20 @@
 //!
 //! # Features
 //!
-//! - `tracing`: events with target `completion_port` for what happens to registrations and threads. At
-//!   debug level: registered, enabled, removed, ended, refused, a thread found asleep, a replaced kernel
-//!   set. At trace level, with each packet: reported, enabled by its token, a thread woken. They are
-//!   compiled out when it is off. A subscriber may call the port, but not wait on it.
-//! - `bytes`: `Bytes` and `BytesMut` of the crate `bytes` are buffers of operations ([`Buffer`]).
-//! - `sim`: the module `sim` with a simulated kernel and virtual time, to test a server without sockets.
+//! - `tracing`: events with target `completion_port` about registrations and threads. Debug level:
+//!   registered, enabled, removed, ended, refused, a thread found asleep, a replaced kernel set.
+//!   Trace level, with each packet: reported, enabled by its token, a thread woken. Without the
+//!   feature, the events are compiled out. A subscriber may call the port, but must not wait on it.
+//! - `bytes`: `Bytes` and `BytesMut` of the crate `bytes` can be buffers of operations
+//!   ([`Buffer`]).
+//! - `sim`: the module `sim`, with a simulated kernel and virtual time, to test a server without
+//!   sockets.
 //!
 //! # Further reading
 //!
-//! The [guide] says how to write a server. Below are shown as modules, from `docs/` in the sources: SEMANTICS,
-//! the contract rule by rule; PLATFORM, what holds on which system; COMPARE, what else there is; STALLS, what to
-//! look at when a server stalls.
+//! The [guide] explains how to write a server. The modules below show pages from `docs/` in the
+//! sources: SEMANTICS is the contract rule by rule, PLATFORM the differences between systems,
+//! COMPARE the alternatives, and STALLS how to investigate a stalled server.
 
 mod backend;
 mod engine;
@@ -233,7 +240,7 @@ mod sync;
 mod sys;
 mod types;
 
-/// There may be millions, and a packet is to touch one line of the cache.
+/// There may be millions of slots, and a packet should touch only one cache line.
 const _: () = assert!(size_of::<state::slot::Slot>() == 16);
 
 pub use port::batch::Batch;
@@ -280,7 +287,7 @@ pub mod _stalls {
     #![doc = include_str!("../docs/STALLS.md")]
 }
 
-/// The README's examples, compiled and run with the other documentation tests.
+/// Compiles and runs the README's examples with the other documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,7 +1,7 @@
-//! Storage whose entries never move: an array of arrays, each twice as long as the one before.
+//! Storage whose entries never move: an array of arrays, each twice as long as the previous one.
 //!
-//! An entry is found by its number without a lock, and stays where it is until the arena is dropped. Which numbers
-//! are free is known elsewhere.
+//! Finding an entry by its number takes no lock. The entry stays at its address until the arena is
+//! dropped. The arena does not track which numbers are free.
 
 use std::marker::PhantomData;
 use std::ptr;
@@ -9,31 +9,31 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-/// Entries in the first array.
+/// The number of entries in the first array.
 pub(crate) const FIRST: u32 = 32;
-/// The highest bit of `number + FIRST` says in which array an entry lies, so that the first places are not used, and that
-/// no place needs to be looked for beyond the last one.
+/// Arrays are indexed by the highest bit of `number + FIRST`. So the first places are unused, and
+/// no index needs a bounds check.
 const ARRAYS: usize = u32::BITS as usize + 1;
-/// Those from here on are never made: the ones before hold 2^31 - 32 entries.
+/// Arrays from this index on are never made. Those before it have 2^31 - 32 entries.
 const END: usize = 31;
 
 /// Entries that never move.
 pub(crate) struct Arena<T> {
-    /// The first entry of each array; null for those that are not there yet. Array `n` has `1 << n` entries, is made
-    /// once, and lives as long as the arena, which owns it.
+    /// The first entry of each array; null if the array does not exist yet. Array `n` has `1 << n`
+    /// entries. It is made once, and lives as long as the arena, which owns it.
     arrays: [AtomicPtr<T>; ARRAYS],
-    /// It may pass between threads, and be shared by them, if this may.
+    /// The arena is `Send` and `Sync` if this is.
     owned: PhantomData<[OnceLock<Box<[T]>>; ARRAYS]>,
 }
 
 impl<T> Arena<T> {
-    /// How many entries the array has.
+    /// Returns the number of entries in an array.
     #[inline]
     const fn length(array: usize) -> usize {
         1 << array
     }
 
-    /// The array in which an entry lies, and where in it: below its length.
+    /// Returns the array of an entry, and its offset there, which is less than the array's length.
     #[inline]
     fn place(number: u32) -> (usize, usize) {
         let shifted = u64::from(number) + u64::from(FIRST);
@@ -48,9 +48,9 @@ impl<T> Arena<T> {
 }
 
 impl<T> Arena<T> {
-    /// The highest number whose entry is made with that of `number`.
+    /// Returns the highest number whose entry is made together with that of `number`.
     pub(crate) fn last_made_with(number: u32) -> u32 {
-        // The numbers of an array have the same highest bit, once `FIRST` is added.
+        // The numbers of an array have the same highest bit once `FIRST` is added.
         let shifted = u64::from(number) + u64::from(FIRST);
         let last = (2 << shifted.ilog2()) - 1 - u64::from(FIRST);
         u32::try_from(last).unwrap_or(u32::MAX)
@@ -62,7 +62,7 @@ impl<T: Default> Arena<T> {
         Self { arrays: [const { AtomicPtr::new(ptr::null_mut()) }; ARRAYS], owned: PhantomData }
     }
 
-    /// Makes sure that `number` can be used. False if there is no memory, or no such number.
+    /// Makes sure that `number` can be used. Returns false if there is no memory or no such number.
     pub(crate) fn reserve(&self, number: u32) -> bool {
         let (array, _) = Self::place(number);
         if array >= END {
@@ -80,18 +80,19 @@ impl<T: Default> Arena<T> {
         entries.resize_with(wanted, T::default);
         let made = Box::into_raw(entries.into_boxed_slice());
         if first.compare_exchange(ptr::null_mut(), made.cast(), AcqRel, Acquire).is_err() {
-            // SAFETY: `from_raw` demands a box that was given up, and that nothing else uses.
-            // - given up: just now; and another thread was faster, so that no thread has heard of this one.
+            // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
+            // - from `into_raw`: just above. Another thread was faster, so no thread has seen this
+            //   pointer.
             drop(unsafe { Box::from_raw(made) });
         }
         true
     }
 
-    /// The entry with this number.
+    /// Returns the entry with this number.
     ///
     /// # Panics
     ///
-    /// If the number was never reserved, which would be a defect of the engine.
+    /// If the number was never reserved, which would be a bug in the engine.
     #[inline]
     pub(crate) fn at(&self, number: u32) -> &T {
         match self.find(number) {
@@ -100,7 +101,7 @@ impl<T: Default> Arena<T> {
         }
     }
 
-    /// The entry with this number, if it was reserved.
+    /// Returns the entry with this number, if it was reserved.
     #[inline]
     pub(crate) fn find(&self, number: u32) -> Option<&T> {
         let (array, offset) = Self::place(number);
@@ -108,14 +109,15 @@ impl<T: Default> Arena<T> {
         if first.is_null() {
             return None;
         }
-        // SAFETY: `add` demands that the place lies in the allocation that the pointer points to.
-        // - `first` is the beginning of array `array`, which has `length(array)` entries, and `offset` is below that: the
-        //   highest bit of `shifted` is `length(array)`, and the offset is the rest.
+        // SAFETY: `add` requires that the result stays within the pointer's allocation.
+        // - `first` is the beginning of array `array`, which has `length(array)` entries, and
+        //   `offset` is less than that: the highest bit of `shifted` is `length(array)`, and
+        //   `offset` is the remaining bits.
         let entry = unsafe { first.add(offset) };
-        // SAFETY: a reference demands a value, which nothing accesses exclusively as long as the reference lives.
+        // SAFETY: a reference requires a value that nothing accesses exclusively while it lives.
         // - a value: all entries were made before the pointer was stored, which the load acquires;
-        // - nothing: an array is dropped with the arena only, which this reference borrows, and before that nothing
-        //   makes an exclusive reference to an entry.
+        // - nothing: an array is dropped only with the arena, which this reference borrows, and
+        //   until then nothing makes an exclusive reference to an entry.
         Some(unsafe { &*entry })
     }
 }
@@ -132,9 +134,10 @@ impl<T> Drop for Arena<T> {
             let first = *first.get_mut();
             if !first.is_null() {
                 let entries = ptr::slice_from_raw_parts_mut(first, Self::length(array));
-                // SAFETY: `from_raw` demands a box that was given up, and that nothing else uses.
-                // - given up: by `reserve`, with that many entries;
-                // - nothing else: the arena is borrowed exclusively, and its pointers are not used again.
+                // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
+                // - from `into_raw`: by `reserve`, with that many entries;
+                // - nothing else: the arena is borrowed exclusively, and its pointers are not used
+                //   again.
                 drop(unsafe { Box::from_raw(entries) });
             }
         }
@@ -148,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how many there are of it.
+    /// Counts its instances.
     struct Counted(AtomicUsize);
 
     static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -169,7 +172,7 @@ mod tests {
     #[test]
     fn each_number_has_an_entry_of_its_own_as_long_as_the_arena_lives() {
         let arena = Arena::<Counted>::new();
-        // The last numbers of some arrays, and the first ones of the next.
+        // The last numbers of some arrays, and the first ones of the next arrays.
         let numbers = [0, 1, 31, 32, 95, 96, 223, 224, 1000, 5000];
         assert!(arena.find(0).is_none());
         std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
-//! Where keys and messages lie. A key stays in its cell while a handler has it.
+//! The storage of keys and messages. A key stays in its cell while a handler has it.
 //!
-//! The engine knows at any time which thread or token owns a cell, but not the type of what lies in
-//! it. The code here moves values in and out, and lends them to their owners, as the engine says.
+//! The engine tracks which thread or token owns a cell, but doesn't know the type of its value. The
+//! code here moves values in and out, and lends them to their owners, as the engine directs.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -20,10 +20,10 @@ impl<T> Default for Cell<T> {
     }
 }
 
-// SAFETY: a shared cell lets values of `T` pass between threads, one owner at a time.
+// SAFETY: a shared cell passes values of `T` between threads, to one owner at a time.
 // - passing is sound because `T: Send`;
-// - one at a time because every access goes through the unsafe methods of `Cells`, whose callers own
-//   the cell.
+// - one at a time, because every access goes through the unsafe methods of `Cell` and `Cells`,
+//   whose callers own the cell.
 unsafe impl<T: Send> Sync for Cell<T> {}
 
 impl<T> Cell<T> {
@@ -34,45 +34,45 @@ impl<T> Cell<T> {
     /// The caller owns the cell, and it is empty (a value in it would be leaked).
     #[inline]
     pub(crate) unsafe fn put(&self, value: T) {
-        // SAFETY: writing through a raw pointer demands that it is valid and that nothing else
+        // SAFETY: writing through a raw pointer requires that it is valid and that nothing else
         // accesses the place.
-        // - valid: it is that of `self`;
+        // - valid: it is a pointer to the contents of `self`;
         // - nothing else: the caller owns the cell.
         unsafe { self.0.get().write(MaybeUninit::new(value)) };
     }
 
-    /// The value in the cell.
+    /// Returns the value in the cell.
     ///
     /// # Safety
     ///
-    /// There is a value in it, which is neither changed nor taken as long as the reference lives.
+    /// The cell holds a value, which is neither changed nor taken while the reference lives.
     #[inline]
     pub(crate) unsafe fn get(&self) -> &T {
-        // SAFETY: making a reference from a raw pointer demands that it is valid, and that nothing
-        // is written there as long as the reference lives.
-        // - valid: it is that of `self`;
-        // - nothing is written: the caller says so.
+        // SAFETY: making a reference from a raw pointer requires that it is valid, and that nothing
+        // is written there while the reference lives.
+        // - valid: it is a pointer to the contents of `self`;
+        // - nothing is written: the caller ensures that.
         let value = unsafe { &*self.0.get() };
-        // SAFETY: `assume_init_ref` demands a value.
-        // - the caller says that there is one.
+        // SAFETY: `assume_init_ref` requires a value.
+        // - the caller ensures that there is one.
         unsafe { value.assume_init_ref() }
     }
 
-    /// The value in the cell, to be changed.
+    /// Returns the value in the cell, mutably.
     ///
     /// # Safety
     ///
-    /// There is a value in it, which nothing else accesses as long as the reference lives.
+    /// The cell holds a value, which nothing else accesses while the reference lives.
     #[allow(clippy::mut_from_ref, reason = "the caller has the cell to himself")]
     #[inline]
     pub(crate) unsafe fn get_mut(&self) -> &mut T {
-        // SAFETY: making an exclusive reference from a raw pointer demands that it is valid, and
-        // that nothing else accesses the place as long as the reference lives.
-        // - valid: it is that of `self`;
-        // - nothing else: the caller says so.
+        // SAFETY: making an exclusive reference from a raw pointer requires that it is valid, and
+        // that nothing else accesses the place while the reference lives.
+        // - valid: it is a pointer to the contents of `self`;
+        // - nothing else: the caller ensures that.
         let value = unsafe { &mut *self.0.get() };
-        // SAFETY: `assume_init_mut` demands a value.
-        // - the caller says that there is one.
+        // SAFETY: `assume_init_mut` requires a value.
+        // - the caller ensures that there is one.
         unsafe { value.assume_init_mut() }
     }
 
@@ -80,44 +80,44 @@ impl<T> Cell<T> {
     ///
     /// # Safety
     ///
-    /// The caller owns the cell, and there is a value in it, which must not be taken out again.
+    /// The caller owns the cell. It holds a value, which must not be taken again.
     #[inline]
     pub(crate) unsafe fn take(&self) -> T {
-        // SAFETY: reading through a raw pointer demands that it is valid and that nothing is
+        // SAFETY: reading through a raw pointer requires that it is valid and that nothing is
         // written there meanwhile.
-        // - valid: it is that of `self`;
+        // - valid: it is a pointer to the contents of `self`;
         // - nothing is written: the caller owns the cell.
         let value = unsafe { self.0.get().read() };
-        // SAFETY: `assume_init` demands a value.
-        // - the caller says that there is one, and takes it out only once.
+        // SAFETY: `assume_init` requires a value.
+        // - the caller ensures that there is one, and takes it only once.
         unsafe { value.assume_init() }
     }
 
-    /// Takes a part out of the value in the cell, and drops what is left.
+    /// Takes a part of the value out of the cell, and drops the rest.
     ///
     /// # Safety
     ///
     /// As for [`Cell::take`].
     #[inline]
     pub(crate) unsafe fn take_part<R>(&self, part: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
-        // - a value, and nothing else: the caller owns the cell, and says that there is one.
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
+        // - a value, and nothing else: the caller owns the cell, and ensures that it holds a value.
         let taken = part(unsafe { self.get_mut() });
-        // SAFETY: dropping a value in place demands that it is valid, and not used again.
-        // - valid: `part` leaves it so; should it panic, the value is not dropped;
-        // - not again: the caller takes it once.
+        // SAFETY: dropping a value in place requires that it is valid, and not used again.
+        // - valid: `part` leaves it valid. If `part` panics, the value is not dropped;
+        // - not again: the caller takes it only once.
         unsafe { self.place().drop_in_place() };
         taken
     }
 
-    /// Where the value lies, or is to lie.
+    /// Returns a pointer to the place of the value, which need not exist yet.
     #[inline]
     pub(crate) fn place(&self) -> *mut T {
         self.0.get().cast()
     }
 }
 
-/// Cells that never move, each empty or with a value; whether it is empty is known to the engine.
+/// Cells that never move. The engine tracks which of them hold a value.
 pub(crate) struct Cells<T>(Arena<Cell<T>>);
 
 impl<T> Cells<T> {
@@ -125,12 +125,12 @@ impl<T> Cells<T> {
         Self(Arena::new())
     }
 
-    /// Makes sure that cell `number` can be used. False if there is no memory.
+    /// Makes sure that cell `number` can be used. Returns false if there is no memory.
     pub(crate) fn reserve(&self, number: u32) -> bool {
         self.0.reserve(number)
     }
 
-    /// The cell with this number, which was reserved.
+    /// Returns the cell with this number, which was reserved.
     #[inline]
     pub(crate) fn at(&self, number: u32) -> &Cell<T> {
         self.0.at(number)
@@ -142,8 +142,8 @@ impl<T> Cells<T> {
     ///
     /// As for [`Cell::put`].
     pub(crate) unsafe fn put(&self, number: u32, value: T) {
-        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
-        // - the caller says so.
+        // SAFETY: `put` requires that the caller owns the cell and that it is empty.
+        // - the caller ensures both.
         unsafe { self.at(number).put(value) };
     }
 
@@ -153,8 +153,8 @@ impl<T> Cells<T> {
     ///
     /// As for [`Cell::take`].
     pub(crate) unsafe fn take(&self, number: u32) -> T {
-        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
-        // - the caller says so.
+        // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+        // - the caller ensures both.
         unsafe { self.at(number).take() }
     }
 
@@ -162,10 +162,10 @@ impl<T> Cells<T> {
     ///
     /// # Safety
     ///
-    /// The caller owns the cell until this returns, and there is a value in it.
+    /// The caller owns the cell until this returns, and it holds a value.
     pub(crate) unsafe fn clone_with(&self, number: u32, clone: fn(&T) -> T) -> T {
-        // SAFETY: `get` demands a value that is neither changed nor taken meanwhile.
-        // - a value: the caller says so;
+        // SAFETY: `get` requires a value that is neither changed nor taken meanwhile.
+        // - a value: the caller ensures that there is one;
         // - neither changed nor taken: the caller owns the cell until `clone` has returned.
         clone(unsafe { self.at(number).get() })
     }
@@ -177,13 +177,13 @@ impl<T> fmt::Debug for Cells<T> {
     }
 }
 
-/// The keys of a port, and what can be done with one.
+/// The keys of a port, and the functions that clone and identify them.
 #[derive(Debug)]
 pub(crate) struct Keys<K> {
     pub(crate) cells: Cells<K>,
     /// How keys are cloned; set before the first persistent registration.
     pub(crate) clone: OnceLock<fn(&K) -> K>,
-    /// Which source a key is; set before the first owned registration.
+    /// How to get a key's source; set before the first owned registration.
     pub(crate) source_of: OnceLock<fn(&K) -> SourceName>,
 }
 
@@ -192,7 +192,7 @@ impl<K> Keys<K> {
         Self { cells: Cells::new(), clone: OnceLock::new(), source_of: OnceLock::new() }
     }
 
-    /// Says how keys are cloned, before a registration or a wait that needs it.
+    /// Sets how keys are cloned. Call this before a registration or a wait that clones keys.
     #[inline]
     pub(crate) fn know_clone(&self, clone: Option<fn(&K) -> K>) {
         if let Some(clone) = clone {

@@ -1,5 +1,5 @@
-//! Where objects live: tables that grow and never move what is in them, and keys that one thread at a time may
-//! touch; and the events for the crate `tracing`.
+//! Where objects are stored: arenas, whose entries never move, and cells, which only one thread at
+//! a time may access. Also the events for the crate `tracing`.
 
 pub(crate) mod arena;
 pub(crate) mod cells;

@@ -1,7 +1,9 @@
-//! Events for the `tracing` crate; nothing at all without the feature.
+//! Events for the `tracing` crate. Without the feature they do nothing.
 
-/// Emits an event at the level that is named first, if the feature is on. Its subscriber is user code: no
-/// lock is held, and what the event is about is over, should that code panic.
+/// Emits an event at the given level, if the feature is on.
+///
+/// The subscriber is user code and may panic. So the caller must hold no lock, and must have
+/// finished the work that the event reports.
 macro_rules! trace {
     ($level:ident, $($event:tt)*) => {
         #[cfg(feature = "tracing")]
@@ -9,7 +11,8 @@ macro_rules! trace {
     };
 }
 
-/// The same in the middle of something that has to go on. So a panic of the subscriber ends here.
+/// Emits an event in the middle of work that must continue. If the subscriber panics, the panic is
+/// caught here.
 macro_rules! trace_caught {
     ($level:ident, $($event:tt)*) => {
         #[cfg(feature = "tracing")]
@@ -23,9 +26,10 @@ macro_rules! trace_caught {
 
 pub(crate) use {trace, trace_caught};
 
-/// Whether a subscriber may listen to events that come with each packet: those at trace level. It is one
-/// load; whether the subscriber listens to this library, too, the event itself asks. Always false, and known
-/// to the compiler, without the feature.
+/// Returns whether a subscriber may receive packet events, which are at trace level.
+///
+/// This is one load. The event itself checks whether the subscriber wants events of this library.
+/// Without the feature the result is false, a constant for the compiler.
 #[inline]
 pub(crate) fn traces_packets() -> bool {
     #[cfg(feature = "tracing")]
@@ -35,7 +39,7 @@ pub(crate) fn traces_packets() -> bool {
     is_traced
 }
 
-/// The same of events at debug level.
+/// Returns whether a subscriber may receive events at debug level.
 #[inline]
 pub(crate) fn traces_changes() -> bool {
     #[cfg(feature = "tracing")]

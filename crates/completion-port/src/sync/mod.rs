@@ -1,5 +1,5 @@
-//! The primitives that the engine and the simulated kernel synchronise with, in one place so that the
-//! model checker and the simulation of threads can replace them by their own.
+//! The synchronization primitives of the engine and the simulated kernel, in one place, so that the
+//! model checker and the thread simulation can replace them.
 
 #[allow(unused_imports, reason = "for the simulated kernel")]
 pub(crate) use std::sync::Condvar;
@@ -9,19 +9,21 @@ pub(crate) use std::thread::yield_now;
 
 use std::sync::atomic::Ordering::SeqCst;
 
-/// A full fence: what the thread did before, system calls included, is done before what it reads
-/// next. `own` is a word that no other thread uses at the moment; its value is lost.
+/// Issues a full fence: everything that the thread did before, including system calls, takes effect
+/// before its next reads.
+///
+/// No other thread may be using the word `own`. Its value is lost.
 #[inline]
 pub(crate) fn barrier(own: &AtomicU32) {
     if cfg!(target_arch = "x86_64") {
-        // Any locked instruction is one, in a quarter of the time of `mfence`.
+        // Any locked instruction is a full fence, and takes a quarter of the time of `mfence`.
         own.swap(0, SeqCst);
     } else {
         fence(SeqCst);
     }
 }
 
-/// The same, for a thread that has just made an atomic read-modify-write.
+/// Issues a full fence, for a thread whose last access was an atomic read-modify-write.
 #[inline]
 pub(crate) fn barrier_behind_exchange() {
     if !cfg!(target_arch = "x86_64") {
@@ -31,7 +33,8 @@ pub(crate) fn barrier_behind_exchange() {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    /// Runs a test of what synchronises with these primitives: the model checker's are used in a model alone.
+    /// Runs a test of code that synchronizes with these primitives. The model checker replaces
+    /// this, because its primitives work only inside a model.
     pub(crate) fn tested(test: impl Fn() + Send + Sync + 'static) {
         test();
     }

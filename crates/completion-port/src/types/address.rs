@@ -1,15 +1,15 @@
-//! Where a socket is reached.
+//! The address of a socket.
 
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Where a socket is reached: an address of the internet, a path, or an address at a simulated kernel.
+/// The address of a socket: an internet address, a path, or an address on a simulated kernel.
 ///
-/// It is kept as it was given: an address of IPv6 has its scope and flow.
+/// It is kept as given: an IPv6 address keeps its scope and flow.
 ///
 /// # Platform notes
 ///
-/// Paths, and names without a file, are addresses where the system has sockets of `AF_UNIX`.
+/// Paths, and names without a file, are addresses if the system has `AF_UNIX` sockets.
 ///
 /// # Examples
 ///
@@ -33,15 +33,16 @@ pub struct Address(pub(crate) AddressKind);
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum AddressKind {
     Ip(SocketAddr),
-    /// Of `AF_UNIX`: a path, or a zero and a name in the abstract namespace; empty for a socket without a name.
+    /// Of `AF_UNIX`: a path, or a zero and a name in the abstract namespace. Empty for a socket
+    /// without a name.
     Local(Vec<u8>),
     #[cfg(feature = "sim")]
-    /// The number of an address at a simulated kernel.
+    /// The number of an address on a simulated kernel.
     Simulated(u64),
 }
 
 impl Address {
-    /// The address of the internet, if it is one.
+    /// Returns the internet address, if it is one.
     #[must_use]
     pub fn as_ip(&self) -> Option<SocketAddr> {
         match self.0 {
@@ -50,7 +51,7 @@ impl Address {
         }
     }
 
-    /// Whether both are of the internet, and name the same place there.
+    /// Returns whether both are internet addresses with the same IP address and port.
     pub(crate) fn is_same_end(&self, other: &Self) -> bool {
         let place = |address: SocketAddr| (address.ip(), address.port());
         self.as_ip().is_some_and(|own| other.as_ip().map(place) == Some(place(own)))
@@ -78,7 +79,7 @@ impl fmt::Debug for Address {
 pub(crate) struct WrittenAddress<'b>(pub(crate) &'b [u8]);
 
 impl WrittenAddress<'_> {
-    /// The bytes from this place on.
+    /// Returns `N` bytes starting at this offset.
     pub(crate) fn at<const N: usize>(&self, place: usize) -> Option<[u8; N]> {
         self.0.get(place..)?.first_chunk().copied()
     }

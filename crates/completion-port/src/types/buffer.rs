@@ -1,39 +1,43 @@
-//! What operations send and fill.
+//! Buffers, which operations send and fill.
 
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 use std::sync::Arc;
 
-/// Memory that an operation sends, or that it fills. It is handed over when the operation starts, and comes back
-/// with its outcome.
+/// Memory that an operation sends or fills. The caller passes it when the operation starts, and the
+/// outcome returns it.
 ///
-/// A buffer may have several parts, which are sent, or filled, one after the other by one system call.
+/// A buffer may have several parts. One system call sends or fills them one after the other.
 ///
-/// - `Vec<u8>`: a send sends its length; a receive fills it from 0 to its capacity, and sets the length.
-/// - `Box<[u8]>`: a send sends all of it; a receive fills it from the beginning, and the outcome tells how far.
-/// - [`Span`]: a `Box<[u8]>` of which a range is sent, or filled.
-/// - `&'static [u8]`, `Arc<[u8]>`, `Arc<Vec<u8>>`: to be sent; there is no room in them.
-/// - `Vec<B>`, `[B; N]`, `(A, B)` and `Option<B>`: the parts of each, in order. What a receive brings is spread
-///   over them: each is filled before the next one is.
-/// - `bytes::BytesMut` and `bytes::Bytes`, with the feature `bytes`: as a `Vec<u8>`; to be sent.
+/// - `Vec<u8>`: a send sends its bytes. A receive fills it from 0 to its capacity, and sets the
+///   length.
+/// - `Box<[u8]>`: a send sends all of it. A receive fills it from the beginning, and the outcome
+///   tells how many bytes it wrote.
+/// - [`Span`]: a `Box<[u8]>` of which a range is sent or filled.
+/// - `&'static [u8]`, `Arc<[u8]>`, `Arc<Vec<u8>>`: only for sending, because they have no room.
+/// - `Vec<B>`, `[B; N]`, `(A, B)` and `Option<B>`: the parts of each element, in order. A receive
+///   fills each part before the next one.
+/// - `bytes::BytesMut` and `bytes::Bytes`, with the feature `bytes`: the former is like `Vec<u8>`,
+///   the latter only for sending.
 ///
-/// One system call takes up to 1,024 parts. Of more, a stream sends and fills the first ones, and
-/// [`Operation::send_all`](crate::Operation::send_all) goes on behind them; a datagram of more is refused.
+/// One system call takes up to 1,024 parts. If there are more, a stream sends or fills the first
+/// ones, and [`Operation::send_all`](crate::Operation::send_all) continues with the rest. A
+/// datagram with more parts is refused.
 ///
 /// # Safety
 ///
-/// A buffer of several parts asks its parts for their room twice: for the receive, and afterwards to learn how much
-/// of it is whose. So an implementation promises:
+/// A buffer with several parts calls [`Buffer::room`] of its parts twice: for the receive, and
+/// afterwards to find out how many bytes each part received. So an implementation promises:
 ///
-/// - From a call of [`Buffer::room`] until [`Buffer::set_filled`] each further call of `room` gives the same memory
-///   in the same order, and changes nothing in it, as long as no other method that could change it is called. If the
-///   buffer is moved in between, as what is read from a file may be, the memory lies elsewhere or not, and has the
-///   same bytes in it.
+/// - From a call of [`Buffer::room`] until [`Buffer::set_filled`], each further call of `room`
+///   gives the same memory in the same order and changes nothing in it, provided that no other
+///   method is called that could change it. If the buffer is moved in between, as when a file is
+///   read into it, the memory may have a different address but contains the same bytes.
 ///
 /// # Examples
 ///
-/// A buffer of one's own: a header of a fixed size in front of any other buffer.
+/// A custom buffer: a fixed-size header in front of any other buffer.
 ///
 /// ```
 /// use completion_port::Buffer;
@@ -68,32 +72,36 @@ use std::sync::Arc;
     note = "buffers are `Vec<u8>`, `Box<[u8]>`, `Span`, shared bytes, and several of them in a vector, an array or a pair"
 )]
 pub unsafe trait Buffer: Send + 'static {
-    /// Calls `part` with each part of what a send is to send, in order.
+    /// Calls `part` with each part that a send must send, in order.
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8]));
 
-    /// Calls `part` with each part of what a receive may fill, in order. What was filled before counts as room. It
-    /// is called for each attempt, and what the parts hold may be lost by it.
+    /// Calls `part` with each part that a receive may fill, in order.
+    ///
+    /// Bytes that were filled before count as room. Each attempt calls this, and the call may
+    /// discard the contents of the parts.
     ///
     /// # Safety
     ///
-    /// Only initialized bytes are written to the parts: they may be of a buffer whose bytes always are.
+    /// The caller writes only initialized bytes to the parts, because they may belong to a buffer
+    /// whose bytes are always initialized.
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>]));
 
-    /// A receive has filled the first `len` bytes of the parts.
+    /// Notifies the buffer that a receive has filled the first `len` bytes of the parts.
     ///
     /// # Safety
     ///
-    /// [`Buffer::room`] was called, and the first `len` bytes of the parts that it gave are initialized. Since then the
-    /// buffer was not moved, and nothing but `room` was called that could have changed it.
+    /// [`Buffer::room`] was called, and the first `len` bytes of the parts that it gave are
+    /// initialized. Since then, the buffer has not been moved, and no method other than `room` was
+    /// called that could have changed it.
     unsafe fn set_filled(&mut self, len: usize);
 }
 
-/// Buffers that are filled from their beginning to their capacity.
+/// Implements [`Buffer`] for types that are filled from their beginning to their capacity.
 macro_rules! to_be_filled {
     ($($(#[$when:meta])* $buffer:ty;)*) => {$(
         $(#[$when])*
-        // SAFETY: the room is the memory that the buffer has to itself, from its beginning to its capacity. To clear it
-        // changes neither, each time.
+        // SAFETY: each time, the room is the buffer's own memory, from its beginning to its
+        // capacity. Clearing the buffer changes neither the memory nor its bytes.
         unsafe impl Buffer for $buffer {
             #[inline]
             fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
@@ -108,9 +116,10 @@ macro_rules! to_be_filled {
 
             #[inline]
             unsafe fn set_filled(&mut self, len: usize) {
-                // SAFETY: `set_len` demands a length of at most the capacity, and that the bytes are initialized.
-                // - the capacity: that is all the room that was given;
-                // - initialized: the caller says so.
+                // SAFETY: `set_len` requires a length of at most the capacity, and initialized
+                // bytes.
+                // - the capacity: the room that was given is no larger;
+                // - initialized: the caller ensures that.
                 unsafe { self.set_len(len) };
             }
         }
@@ -123,10 +132,11 @@ to_be_filled! {
     bytes::BytesMut;
 }
 
-/// Buffers that are filled from their beginning, and keep what lies behind: each is one slice of bytes.
+/// Implements [`Buffer`] for types that are one slice of bytes: they are filled from their
+/// beginning, and the rest stays as it is.
 macro_rules! to_be_overwritten {
     ($($buffer:ty;)*) => {$(
-        // SAFETY: the room is the memory of the slice, each time.
+        // SAFETY: each time, the room is the memory of the slice.
         unsafe impl Buffer for $buffer {
             #[inline]
             fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
@@ -135,8 +145,8 @@ macro_rules! to_be_overwritten {
 
             #[inline]
             unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
-                // SAFETY: `offer` demands that only initialized bytes are written.
-                // - the caller promises that.
+                // SAFETY: `offer` requires that only initialized bytes are written.
+                // - the caller ensures that.
                 unsafe { offer(self, part) };
             }
 
@@ -151,14 +161,15 @@ to_be_overwritten! {
     Span;
 }
 
-/// A boxed slice of bytes, of which a range is sent, or filled: memory that is allocated once, and of which the parts before
-/// and behind the range stay as they are.
+/// A boxed slice of bytes of which a range is sent or filled.
+///
+/// The memory is allocated once. The bytes before and after the range stay as they are.
 ///
 /// It dereferences to the bytes of its range.
 ///
 /// # Examples
 ///
-/// What was received is sent back, from the same memory:
+/// Sends received data back, from the same memory:
 ///
 /// ```
 /// use completion_port::{Batch, Outcome, Packet, Port, Span};
@@ -204,11 +215,11 @@ pub struct Span {
 }
 
 impl Span {
-    /// A range of these bytes.
+    /// Creates a span of a range of these bytes.
     ///
     /// # Panics
     ///
-    /// If the range is not one of the bytes, as slicing does.
+    /// If the range is outside the bytes, as with slicing.
     #[track_caller]
     pub fn new(bytes: impl Into<Box<[u8]>>, range: impl RangeBounds<usize>) -> Self {
         let mut span = Self { bytes: bytes.into(), start: 0, end: 0 };
@@ -216,11 +227,11 @@ impl Span {
         span
     }
 
-    /// Chooses another range, which counts from the beginning of all bytes.
+    /// Sets another range, counted from the beginning of all bytes.
     ///
     /// # Panics
     ///
-    /// If the range is not one of the bytes, as slicing does. The range is the former one then.
+    /// If the range is outside the bytes, as with slicing. The old range remains then.
     #[track_caller]
     pub fn set_range(&mut self, range: impl RangeBounds<usize>) {
         let bounds = (range.start_bound().cloned(), range.end_bound().cloned());
@@ -234,13 +245,13 @@ impl Span {
         self.end = self.start + len;
     }
 
-    /// Where in all bytes the range begins and ends.
+    /// Returns the range within all bytes.
     #[must_use]
     pub fn range(&self) -> std::ops::Range<usize> {
         self.start..self.end
     }
 
-    /// All bytes.
+    /// Returns all bytes.
     #[must_use]
     pub fn into_inner(self) -> Box<[u8]> {
         self.bytes
@@ -273,19 +284,19 @@ impl fmt::Debug for Span {
 ///
 /// # Safety
 ///
-/// Only initialized bytes are written to it.
+/// Only initialized bytes are written to the memory.
 #[inline]
 unsafe fn offer<'b>(bytes: &'b mut [u8], part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
     let all: *mut [u8] = bytes;
-    // SAFETY: a slice from a pointer demands memory that is valid for its type and that nothing else accesses as long
-    // as it lives.
-    // - valid: bytes that may be uninitialized lie as bytes do; the caller promises to leave no byte uninitialized, and
-    //   so they are bytes again afterwards;
+    // SAFETY: a slice from a pointer requires memory that is valid for its type and that nothing
+    // else accesses while it lives.
+    // - valid: bytes that may be uninitialized have the layout of bytes. The caller leaves no byte
+    //   uninitialized, so the memory contains initialized bytes again afterwards;
     // - nothing else: the slice borrows the bytes mutably.
     part(unsafe { &mut *(all as *mut [MaybeUninit<u8>]) });
 }
 
-/// Buffers that can only be sent: each is one slice of bytes, and has no room.
+/// Implements [`Buffer`] for types that can only be sent: each is one slice of bytes, without room.
 macro_rules! to_be_sent {
     ($($(#[$when:meta])* $buffer:ty;)*) => {$(
         $(#[$when])*
@@ -313,34 +324,35 @@ to_be_sent! {
     bytes::Bytes;
 }
 
-/// A receive has filled the first `left` bytes of what several buffers have given: takes from `left` what is this
-/// one's.
+/// Notifies one of several buffers of its share of a receive, and subtracts the share from `left`,
+/// the number of bytes that this buffer and the following ones have received.
 ///
 /// # Safety
 ///
-/// [`Buffer::room`] of the buffer was called, and as many bytes as are `left`, up to all that it gave, are initialized
-/// from its beginning. Since then the buffer was not moved, and nothing but `room` was called that could have
-/// changed it.
+/// [`Buffer::room`] of the buffer was called, and the first `left` bytes of what it gave, or all of
+/// them if there are fewer, are initialized. Since then, the buffer has not been moved, and no
+/// method other than `room` was called that could have changed it.
 #[inline]
 unsafe fn set_share<B: Buffer>(buffer: &mut B, left: &mut usize) {
     let mut room = 0;
-    // SAFETY: `room` demands that only initialized bytes are written to the parts.
+    // SAFETY: `room` requires that only initialized bytes are written to the parts.
     // - nothing is written.
     unsafe { buffer.room(&mut |part| room += part.len()) };
     let share = room.min(*left);
-    // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it was.
-    // - initialized: the caller says so of the room that was given before, and it is the same memory now, as each
-    //   buffer promises;
-    // - as it was: the caller says so, and only `room` was called here.
+    // SAFETY: `set_filled` requires that the first bytes of the room are initialized, and that the
+    // buffer is as it was.
+    // - initialized: the caller ensures that for the room that was given before, and each buffer
+    //   promises that it is the same memory now;
+    // - as it was: the caller ensures that, and only `room` was called here.
     unsafe { buffer.set_filled(share) };
     *left -= share;
 }
 
-/// Buffers of which each part is a buffer.
+/// Implements [`Buffer`] for types whose parts are buffers.
 macro_rules! in_parts {
     ($([$($generics:tt)*] $buffer:ty: |$of:ident| $parts:expr, $parts_mut:expr;)*) => {$(
-        // SAFETY: the room is that of the parts in their order, each of which promises the same. Neither their
-        // number nor their order changes.
+        // SAFETY: the room is that of the parts in their order, and each part promises the same.
+        // Neither their number nor their order changes.
         unsafe impl<$($generics)*> Buffer for $buffer {
             #[inline]
             fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
@@ -351,19 +363,19 @@ macro_rules! in_parts {
             #[inline]
             unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
                 let $of = self;
-                // SAFETY: `room` demands that only initialized bytes are written to the parts.
-                // - the caller promises that for all of them.
+                // SAFETY: `room` requires that only initialized bytes are written to the parts.
+                // - the caller ensures that for all of them.
                 $parts_mut.for_each(|it| unsafe { it.room(part) });
             }
 
             #[inline]
             unsafe fn set_filled(&mut self, mut len: usize) {
                 let $of = self;
-                // SAFETY: `set_share` demands that the room of the buffer is initialized, as far as bytes are left,
-                // and that the buffer is as it was.
-                // - initialized: the caller says so of the first bytes of all parts in their order, and each part
-                //   before this one has taken off as many as it has room for;
-                // - as it was: the caller says so of all of them.
+                // SAFETY: `set_share` requires that the room of the buffer is initialized, up to
+                // the number of bytes left, and that the buffer is as it was.
+                // - initialized: the caller ensures that for the first bytes of all parts in their
+                //   order, and each earlier part has subtracted as many bytes as it has room for;
+                // - as it was: the caller ensures that for all of them.
                 $parts_mut.for_each(|it| unsafe { set_share(it, &mut len) });
             }
         }
@@ -376,7 +388,8 @@ in_parts! {
     [B: Buffer] Option<B>: |of| of.iter(), of.iter_mut();
 }
 
-// SAFETY: the room is that of the first part and then that of the second, each of which promises the same.
+// SAFETY: the room is that of the first part and then that of the second, and each promises the
+// same.
 unsafe impl<A: Buffer, B: Buffer> Buffer for (A, B) {
     #[inline]
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
@@ -386,29 +399,30 @@ unsafe impl<A: Buffer, B: Buffer> Buffer for (A, B) {
 
     #[inline]
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
-        // SAFETY: `room` demands that only initialized bytes are written to the parts.
-        // - the caller promises that for both.
+        // SAFETY: `room` requires that only initialized bytes are written to the parts.
+        // - the caller ensures that for both.
         unsafe { self.0.room(part) };
-        // SAFETY: as before.
+        // SAFETY: as above.
         unsafe { self.1.room(part) };
     }
 
     #[inline]
     unsafe fn set_filled(&mut self, mut len: usize) {
-        // SAFETY: `set_share` demands that the room of the buffer is initialized, as far as bytes are left, and that
-        // the buffer is as it was.
-        // - initialized: the caller says so of the first bytes of both, and this is the first;
-        // - as it was: the caller says so of both.
+        // SAFETY: `set_share` requires that the room of the buffer is initialized, up to the number
+        // of bytes left, and that the buffer is as it was.
+        // - initialized: the caller ensures that for the first bytes of both, and this is the
+        //   first;
+        // - as it was: the caller ensures that for both.
         unsafe { set_share(&mut self.0, &mut len) };
-        // SAFETY: as before; the first part has taken off as many bytes as it has room for.
+        // SAFETY: as above; the first part has subtracted as many bytes as it has room for.
         unsafe { set_share(&mut self.1, &mut len) };
     }
 }
 
-/// How many parts are collected without memory of their own.
+/// How many parts are collected without an allocation.
 const FEW: usize = 4;
 
-/// Calls `act` with the parts of what is to be sent, without the first `skipped` bytes.
+/// Calls `act` with the parts to send, without the first `skipped` bytes.
 #[allow(clippy::inline_always, reason = "as in `with_room`")]
 #[inline(always)]
 pub(crate) fn with_filled<B: Buffer, R>(
@@ -416,7 +430,7 @@ pub(crate) fn with_filled<B: Buffer, R>(
     skipped: usize,
     act: impl FnOnce(&[&[u8]]) -> R,
 ) -> R {
-    // Most buffers have one part, for which no list is made.
+    // Most buffers have one part, which needs no list.
     let (mut only, mut count): (&[u8], usize) = (&[], 0);
     let mut passed = skipped;
     buffer.filled(&mut |part| {
@@ -459,7 +473,7 @@ fn with_filled_parts<B: Buffer, R>(
     act(if many.is_empty() { &few[..count] } else { &many })
 }
 
-/// Calls `act` with the parts of what may be filled, and how much that is in all.
+/// Calls `act` with the parts to fill, and their total length.
 ///
 /// # Safety
 ///
@@ -478,13 +492,13 @@ pub(crate) unsafe fn with_room<B: Buffer, R>(
             (only, count) = (part, count + 1);
         }
     };
-    // SAFETY: `room` demands that only initialized bytes are written to the parts.
-    // - here nothing is written; the caller promises it of `act`.
+    // SAFETY: `room` requires that only initialized bytes are written to the parts.
+    // - nothing is written here, and the caller ensures it for `act`.
     unsafe { buffer.room(&mut collect) };
     match (count, only.len()) {
         (0, _) => act(&mut [], 0),
         (1, len) => act(&mut [only], len),
-        // SAFETY: `with_room_parts` demands the same of `act` as this function.
+        // SAFETY: `with_room_parts` requires the same of `act` as this function.
         _ => unsafe { with_room_parts(buffer, act) },
     }
 }
@@ -514,8 +528,8 @@ unsafe fn with_room_parts<B: Buffer, R>(
             many.push(part);
         }
     };
-    // SAFETY: `room` demands that only initialized bytes are written to the parts.
-    // - here nothing is written; the caller promises it of `act`.
+    // SAFETY: `room` requires that only initialized bytes are written to the parts.
+    // - nothing is written here, and the caller ensures it for `act`.
     unsafe { buffer.room(&mut collect) };
     if many.is_empty() { act(&mut few[..count], len) } else { act(&mut many, len) }
 }
@@ -536,7 +550,7 @@ mod tests {
         assert_eq!(bytes.next(), None, "more bytes than there is room for");
     }
 
-    /// Fills a buffer as a receive does that brings `bytes`. Returns how much room there was.
+    /// Fills a buffer, as a receive of `bytes` does. Returns how much room there was.
     fn fill<B: Buffer>(buffer: &mut B, bytes: &[u8]) -> usize {
         // SAFETY: `write` writes bytes.
         let room = unsafe {
@@ -547,12 +561,13 @@ mod tests {
                 room
             })
         };
-        // SAFETY: so many bytes were written, and the buffer was not touched since.
+        // SAFETY: this many bytes were written, and the buffer has not been touched since.
         unsafe { buffer.set_filled(bytes.len()) };
         room
     }
 
-    /// What a send of the buffer sends, without the first `skipped` bytes; and of how many parts that is.
+    /// Returns the bytes that a send of the buffer sends, without the first `skipped` ones, and the
+    /// number of parts.
     fn sent<B: Buffer>(buffer: &B, skipped: usize) -> (Vec<u8>, usize) {
         with_filled(buffer, skipped, |parts| {
             assert!(parts.iter().all(|part| !part.is_empty()));
@@ -564,7 +579,7 @@ mod tests {
         (0..=255).cycle().take(length).collect()
     }
 
-    /// A vector with that capacity at least, and another content.
+    /// Returns a vector with at least this capacity, and other contents.
     fn with_capacity(capacity: usize) -> Vec<u8> {
         let mut buffer = Vec::with_capacity(capacity);
         buffer.extend(b"old".iter().take(capacity));
@@ -658,12 +673,12 @@ mod tests {
         assert_eq!(sent(&buffer, 0), (bytes(7), 3));
         assert_eq!(buffer.1.1, [5, 6]);
         fill(&mut buffer, &[9]);
-        // Boxes keep what they had, and are sent as a whole; the vector has received nothing.
+        // Boxes keep their other bytes and are sent whole. The vector has received nothing.
         assert_eq!(sent(&buffer, 0), (vec![9, 1, 2, 3, 4], 2));
     }
 
     proptest! {
-        /// A receive fills the parts one after the other, however many there are and however little it brings.
+        /// A receive fills the parts one after the other, for any number of parts and bytes.
         #[test]
         fn a_receive_is_spread_over_the_parts(
             capacities in vec(0..20_usize, 0..40),
@@ -689,7 +704,7 @@ mod tests {
             prop_assert_eq!(sent(&buffer, 0).0, came);
         }
 
-        /// What was sent already is skipped, wherever among the parts it ends.
+        /// Bytes that were already sent are skipped, wherever among the parts they end.
         #[test]
         fn a_send_goes_on_behind_what_was_sent(
             lengths in vec(0..20_usize, 0..40),

@@ -1,13 +1,13 @@
-//! What can go wrong, and what the caller gets back then.
+//! Why calls fail, and what a failed call returns to its caller.
 
 use std::{error, fmt, io};
 
-/// The result of a call on a port. The error is [`Error`] unless it is written out.
+/// The result of a call on a port. The error type is [`Error`] unless stated otherwise.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A call on a port or on a token. An [`Error`] names the one that failed.
 ///
-/// Its [`Display`](fmt::Display) says what the call does, in the words that begin an error's text.
+/// Its [`Display`](fmt::Display) describes the call, as at the beginning of an error's text.
 ///
 /// ```
 /// assert_eq!(completion_port::Call::Post.to_string(), "posting a message");
@@ -53,7 +53,7 @@ pub enum Call {
     Read,
     /// Writing to a file, an [`Operation`](crate::Operation).
     Write,
-    /// Having a file written to the disk, an [`Operation`](crate::Operation).
+    /// Syncing a file to the disk, an [`Operation`](crate::Operation).
     Sync,
     /// [`Port::cancel`](crate::Port::cancel).
     Cancel,
@@ -85,12 +85,12 @@ impl fmt::Display for Call {
     }
 }
 
-/// Why a call failed: what a caller can act on.
+/// Why a call failed, by what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The descriptor is registered already, on this port or on another one of the process. Remove
-    /// it there first; to change filter or trigger use [`Port::enable`](crate::Port::enable).
+    /// The descriptor is already registered, on this port or on another one of the process. Remove
+    /// it there first. To change filter or trigger, use [`Port::enable`](crate::Port::enable).
     AlreadyRegistered,
     /// The number names no open descriptor.
     BadDescriptor,
@@ -102,36 +102,37 @@ pub enum ErrorKind {
     DescriptorLimit,
     /// This process is a forked child; the port belongs to its parent.
     Forked,
-    /// The key is out with a handler, which alone can rearm the registration; or with an operation, the packet
-    /// of which brings it back.
+    /// A handler holds the key, and only it can rearm the registration. Or an operation holds the
+    /// key, and its packet will return it.
     KeyHeld,
-    /// The key is shared by operations, so that no handler can have it to itself: a one-shot trigger is out of
-    /// the question.
+    /// Operations share the key, so that no handler can have exclusive access to it. A one-shot
+    /// trigger is impossible.
     KeyShared,
-    /// The descriptor cannot be watched: a regular file or a directory, for instance, or one that the
-    /// port itself is made of. A file that is associated has operations, and no readiness.
+    /// The descriptor cannot be watched. It is a regular file or a directory, for example, or a
+    /// descriptor of the port itself. An associated file has operations, but no readiness.
     NotPollable,
-    /// The key does not own its descriptor, which might name something else by the time that an operation uses it.
+    /// The key does not own its descriptor, so the number might name another descriptor by the time
+    /// an operation uses it.
     NotOwned,
     /// The id names no registration, or one that has ended.
     NotRegistered,
-    /// No memory.
+    /// No memory is available.
     OutOfMemory,
-    /// The registration is being removed; its last packet is on the way.
+    /// The registration is being removed. Its last packet has not been taken yet.
     Removing,
-    /// The time given to [`Port::remove_and_wait`](crate::Port::remove_and_wait), or the deadline of an operation,
-    /// is over.
+    /// The time limit of [`Port::remove_and_wait`](crate::Port::remove_and_wait), or the deadline
+    /// of an operation, has passed.
     TimedOut,
-    /// A datagram was longer than the buffer that was to receive it, and the rest of it is lost.
+    /// A datagram was longer than the receiving buffer, and the rest of it is lost.
     Truncated,
-    /// The system, or the sandbox that the process is in, does not offer what was asked for.
+    /// The system, or the sandbox of the process, does not offer the requested feature.
     Unsupported,
-    /// The source belongs to another kernel than the port: a simulated socket on a port of the system,
-    /// a real one on a simulated port, or a socket of another simulated kernel.
+    /// The source belongs to a different kernel from the port: a simulated socket on a port of the
+    /// system, a real socket on a simulated port, or a socket of another simulated kernel.
     WrongKernel,
     /// The user's limit of watched descriptors (`/proc/sys/fs/epoll/max_user_watches`) is reached.
     WatchLimit,
-    /// Something else that the system said; see [`Error::os_code`].
+    /// Another error of the system; see [`Error::os_code`].
     Other,
 }
 
@@ -161,13 +162,13 @@ impl ErrorKind {
     }
 }
 
-/// An error of a call on a port: which call, why, and the system's own code if it had one.
+/// An error of a call on a port: the call, the reason, and the system's own code if it had one.
 ///
-/// It is small and `Copy`, and holds no allocation.
+/// It is small and `Copy`, and contains no allocation.
 ///
-/// It converts into [`io::Error`]. If the system gave a code the conversion keeps it: the result is
-/// the error of that code, with its kind ([`io::Error::raw_os_error`], [`io::Error::kind`]). If not, the
-/// result has the kind that comes closest, and this error within ([`io::Error::get_ref`]).
+/// It converts into [`io::Error`]. If the system gave a code, the conversion keeps it: the result
+/// is the error of that code, with its kind ([`io::Error::raw_os_error`], [`io::Error::kind`]).
+/// Otherwise the result has the closest kind, and contains this error ([`io::Error::get_ref`]).
 ///
 /// # Examples
 ///
@@ -190,9 +191,9 @@ pub struct Error {
     kind: ErrorKind,
     elsewhere: bool,
     code: Option<i32>,
-    /// How many bytes an operation had transferred.
+    /// The number of bytes that an operation had transferred.
     transferred: usize,
-    /// The registration that the descriptor has already.
+    /// The descriptor's existing registration.
     pub(crate) existing: Option<u64>,
 }
 
@@ -217,32 +218,33 @@ impl Error {
         Self { elsewhere: true, ..self }
     }
 
-    /// The call that failed.
+    /// Returns the call that failed.
     #[must_use]
     pub fn call(&self) -> Call {
         self.call
     }
 
-    /// Why it failed.
+    /// Returns why it failed.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The system's own code (`errno`), if the failure came from a system call.
+    /// Returns the system's own code (`errno`), if the failure came from a system call.
     #[must_use]
     pub fn os_code(&self) -> Option<i32> {
         self.code
     }
 
-    /// How many bytes an operation had sent or written, or had put into its buffer, before it failed.
+    /// Returns how many bytes an operation had sent, written, or put into its buffer before it
+    /// failed.
     #[must_use]
     pub fn transferred(&self) -> usize {
         self.transferred
     }
 
-    /// Whether the descriptor is registered on *another* port of the process. True only with
-    /// [`ErrorKind::AlreadyRegistered`].
+    /// Returns whether the descriptor is registered on *another* port of the process. Only true
+    /// with [`ErrorKind::AlreadyRegistered`].
     #[must_use]
     pub fn is_on_another_port(&self) -> bool {
         self.elsewhere
@@ -307,10 +309,10 @@ impl From<Error> for io::Error {
     }
 }
 
-/// An error that gives back what the caller had handed over: a key or a message.
+/// An error that returns what the caller passed to the call, such as a key or a message.
 ///
-/// `?` turns it into [`Error`], [`io::Error`] or a box; what was given back is dropped then. Use
-/// [`Refused::into_parts`] to keep it.
+/// `?` converts it to [`Error`], [`io::Error`] or a box, and drops the returned value. To keep the
+/// value, use [`Refused::into_parts`].
 ///
 /// # Examples
 ///
@@ -337,25 +339,25 @@ impl<T> Refused<T> {
         Self { error, value }
     }
 
-    /// What went wrong.
+    /// Returns the error.
     #[must_use]
     pub fn error(&self) -> Error {
         self.error
     }
 
-    /// Why it went wrong; short for `error().kind()`.
+    /// Returns the kind of the error; short for `error().kind()`.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.error.kind
     }
 
-    /// What is given back.
+    /// Returns a reference to the returned value.
     #[must_use]
     pub fn value(&self) -> &T {
         &self.value
     }
 
-    /// The error, and what is given back.
+    /// Consumes this and returns the error and the value.
     #[must_use]
     pub fn into_parts(self) -> (Error, T) {
         (self.error, self.value)
@@ -391,7 +393,7 @@ impl<T> From<Refused<T>> for io::Error {
 /// Why a system call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// What the caller can act on.
+    /// The kind that the caller can act on.
     pub(crate) kind: ErrorKind,
     /// The system's own code.
     pub(crate) code: Option<i32>,

@@ -1,4 +1,4 @@
-//! The words for what a registration asks for and what a packet reports.
+//! The conditions that a registration requests and a packet reports.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
@@ -6,19 +6,19 @@ use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
 macro_rules! set_of_bits {
     ($name:ident: $($bit:ident)|+) => {
         impl $name {
-            /// Whether all of `other` is in it.
+            /// Returns whether this contains all of `other`.
             #[must_use]
             pub const fn contains(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
             }
 
-            /// Whether any of `other` is in it.
+            /// Returns whether this contains any of `other`.
             #[must_use]
             pub const fn intersects(self, other: Self) -> bool {
                 self.0 & other.0 != 0
             }
 
-            /// Whether nothing is in it.
+            /// Returns whether this is empty.
             #[must_use]
             pub const fn is_empty(self) -> bool {
                 self.0 == 0
@@ -72,9 +72,9 @@ macro_rules! set_of_bits {
     };
 }
 
-/// The event filter: the conditions that a registration asks for.
+/// The event filter: the conditions that a registration requests.
 ///
-/// Errors are reported always and cannot be asked for.
+/// Errors are always reported and cannot be requested.
 ///
 /// ```
 /// use completion_port::Interest;
@@ -87,17 +87,17 @@ pub struct Interest(u8);
 
 impl Interest {
     /// Nothing but errors, and a complete hang-up once at each enabling. If a handler enables a
-    /// hung-up descriptor with this filter at each packet, the next packet follows at once, for
-    /// ever: after a hang-up there is nothing left to wait for.
+    /// hung-up descriptor with this filter at each packet, the next packet follows immediately,
+    /// forever: after a hang-up there is nothing left to wait for.
     pub const NONE: Self = Self(0);
-    /// A read or an accept would not block. At the end of a stream this is reported too, unless
-    /// [`Interest::HANGUP`] was asked for.
+    /// A read or an accept would not block. The end of a stream is reported as IN too, unless
+    /// [`Interest::HANGUP`] was requested.
     pub const IN: Self = Self(1);
-    /// A write would not block, or a connect is done.
+    /// A write would not block, or a connect has completed.
     pub const OUT: Self = Self(2);
     /// A stream was disconnected, half-closed by its peer, or aborted. Never on datagram sockets.
     pub const HANGUP: Self = Self(4);
-    /// All of them.
+    /// All conditions.
     pub const ALL: Self = Self(7);
 
     pub(crate) const fn from_bits(bits: u8) -> Self {
@@ -107,7 +107,7 @@ impl Interest {
 
 set_of_bits!(Interest: IN | OUT | HANGUP);
 
-/// What a packet reports: the conditions that held.
+/// The conditions that held, as a packet reports them.
 ///
 /// ```
 /// use completion_port::Events;
@@ -119,66 +119,68 @@ set_of_bits!(Interest: IN | OUT | HANGUP);
 pub struct Events(u8);
 
 impl Events {
-    /// Nothing.
+    /// No condition.
     pub const NONE: Self = Self(0);
     /// A read or an accept would not block.
     pub const IN: Self = Self(1);
-    /// A write would not block, or a connect is done.
+    /// A write would not block, or a connect has completed.
     pub const OUT: Self = Self(2);
     /// A stream was disconnected, half-closed by its peer, or aborted.
     pub const HANGUP: Self = Self(4);
-    /// The stream is over in both directions: a write fails. Only ever together with [`Events::HANGUP`], which
-    /// alone says that the peer has ended its half, and may still be written to.
+    /// The stream has ended in both directions, so a write fails. Always comes with
+    /// [`Events::HANGUP`]. HANGUP alone means that the peer has ended its half, and that you may
+    /// still write.
     pub const WRITE_CLOSED: Self = Self(8);
-    /// The deadline of the arming is over, and perhaps nothing else has happened. Only with
+    /// The deadline of the arming has passed, perhaps without any other event. Only with
     /// [`Ready::rearm_until`](crate::Ready::rearm_until).
     pub const TIMED_OUT: Self = Self(0x20);
-    /// An error is pending; a read or `take_error` tells which, and ends it. On Linux it may be an entry of the socket's
-    /// error queue instead, which only a receive with `MSG_ERRQUEUE` takes.
+    /// An error is pending. A read or `take_error` returns it, and clears it. On Linux it may
+    /// instead be an entry of the socket's error queue, which only a receive with `MSG_ERRQUEUE`
+    /// takes.
     pub const ERR: Self = Self(0x40);
 
     pub(crate) const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// Whether [`Events::IN`] is in it.
+    /// Returns whether this contains [`Events::IN`].
     #[must_use]
     pub const fn is_in(self) -> bool {
         self.contains(Self::IN)
     }
 
-    /// Whether [`Events::OUT`] is in it.
+    /// Returns whether this contains [`Events::OUT`].
     #[must_use]
     pub const fn is_out(self) -> bool {
         self.contains(Self::OUT)
     }
 
-    /// Whether [`Events::HANGUP`] is in it.
+    /// Returns whether this contains [`Events::HANGUP`].
     #[must_use]
     pub const fn is_hangup(self) -> bool {
         self.contains(Self::HANGUP)
     }
 
-    /// Whether nothing more will come to be read, but for what lies unread: the same as
+    /// Returns whether nothing more will arrive, apart from unread data. Equivalent to
     /// [`Events::is_hangup`].
     #[must_use]
     pub const fn is_read_closed(self) -> bool {
         self.is_hangup()
     }
 
-    /// Whether [`Events::TIMED_OUT`] is in it.
+    /// Returns whether this contains [`Events::TIMED_OUT`].
     #[must_use]
     pub const fn is_timed_out(self) -> bool {
         self.contains(Self::TIMED_OUT)
     }
 
-    /// Whether [`Events::WRITE_CLOSED`] is in it.
+    /// Returns whether this contains [`Events::WRITE_CLOSED`].
     #[must_use]
     pub const fn is_write_closed(self) -> bool {
         self.contains(Self::WRITE_CLOSED)
     }
 
-    /// Whether [`Events::ERR`] is in it.
+    /// Returns whether this contains [`Events::ERR`].
     #[must_use]
     pub const fn is_err(self) -> bool {
         self.contains(Self::ERR)
@@ -187,15 +189,15 @@ impl Events {
 
 set_of_bits!(Events: IN | OUT | HANGUP | WRITE_CLOSED | TIMED_OUT | ERR);
 
-/// The trigger of a registration that a packet disables until it is armed again.
+/// The trigger of a registration that each packet disables until it is armed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third trigger")]
 pub enum OneShot {
-    /// A packet as soon as a condition holds.
+    /// Makes a packet as soon as a condition holds.
     Level,
-    /// A packet when a condition begins to hold, and for what holds when it is enabled, unless a hint denies
-    /// it. The handler must drain to [`WouldBlock`](std::io::ErrorKind::WouldBlock). Advised against:
-    /// `Level` costs the same.
+    /// Makes a packet when a condition begins to hold, and for the conditions that hold when it is
+    /// enabled, unless a hint denies them. The handler must drain until
+    /// [`WouldBlock`](std::io::ErrorKind::WouldBlock). Not recommended: `Level` costs the same.
     Edge,
 }
 
@@ -203,15 +205,15 @@ pub enum OneShot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third trigger")]
 pub enum Persistent {
-    /// As long as a condition holds, another packet follows each one that was taken. Several
-    /// threads can then hold packets of one registration.
+    /// While a condition holds, makes another packet after each one that is taken. Several threads
+    /// can then hold packets of one registration.
     Level,
-    /// A packet when a condition begins to hold, and for what holds when it is enabled. The handler must
-    /// drain to [`WouldBlock`](std::io::ErrorKind::WouldBlock).
+    /// Makes a packet when a condition begins to hold, and for the conditions that hold when it is
+    /// enabled. The handler must drain until [`WouldBlock`](std::io::ErrorKind::WouldBlock).
     Edge,
 }
 
-/// What a registration asks for: filter and trigger.
+/// The settings of a registration: filter and trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mode {
     /// The event filter.
@@ -222,7 +224,7 @@ pub(crate) struct Mode {
     pub(crate) one_shot: bool,
 }
 
-/// A direction: operations of one do not wait for those of the other.
+/// A direction. Operations of one direction do not wait for those of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     In = 0,

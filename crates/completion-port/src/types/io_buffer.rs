@@ -1,17 +1,17 @@
-//! Memory that a back end has for as long as an operation takes: a buffer on the heap, where it stays, and
-//! the parts of it that are to be filled or written.
+//! Memory that a back end uses during an operation: a buffer that stays at its place on the heap,
+//! and the parts of it to fill or write.
 //!
-//! A buffer is lent by [`IoBuffer::new`] and [`IoBuffer::lend_room`] or [`IoBuffer::lend_bytes`], on the thread that
-//! starts the operation, and comes back by [`IoBuffer::into_buffer`], on the thread that takes the packet. In between the
-//! loan belongs to a thread of the back end. If the port is gone by then, that thread drops it, and the
-//! buffer with it.
+//! The thread that starts the operation lends the buffer, with [`IoBuffer::new`] and then
+//! [`IoBuffer::lend_room`] or [`IoBuffer::lend_bytes`]. The thread that takes the packet takes it
+//! back, with [`IoBuffer::into_buffer`]. In between, a thread of the back end owns the `IoBuffer`.
+//! If the port no longer exists by then, that thread drops it, and the buffer with it.
 
 use std::any::Any;
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 
-/// A part of a buffer. It lies as `struct iovec` does.
+/// A part of a buffer, with the layout of `struct iovec`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Part {
@@ -19,26 +19,28 @@ pub(crate) struct Part {
     pub(crate) len: usize,
 }
 
-/// A buffer that a back end has.
+/// A buffer that a back end uses.
 pub(crate) struct IoBuffer {
-    /// A pointer, and no box: a box must be the only way to what lies in it whenever it is moved.
+    /// A pointer rather than a box: whenever a box is moved, it must be the only access to its
+    /// contents.
     buffer: NonNull<dyn Any + Send>,
-    /// Of the buffer, in order. Those before `first` are done with, and none of the others is empty.
+    /// The parts of the buffer, in order. Those before `first` are finished, and none of the others
+    /// is empty.
     parts: Vec<Part>,
     first: usize,
-    /// Some bytes of the first one are done with, and not all.
+    /// Some, but not all, bytes of the first remaining part are finished.
     is_within_part: bool,
     /// The parts may be written to.
     is_room: bool,
 }
 
-// SAFETY: a loan is the owner of its buffer, and lets it pass between threads.
-// - the buffer is `Send`, which `new` demands;
+// SAFETY: an `IoBuffer` owns its buffer and moves it between threads.
+// - the buffer is `Send`, which `new` requires;
 // - the parts point into the buffer, which nothing else knows of.
 unsafe impl Send for IoBuffer {}
 
 impl IoBuffer {
-    /// Puts a buffer where it stays from now on.
+    /// Moves a buffer to its place on the heap, where it stays.
     pub(crate) fn new<B: Any + Send>(buffer: B) -> Self {
         let buffer = NonNull::from(Box::leak(Box::new(buffer)));
         Self { buffer, parts: Vec::new(), first: 0, is_within_part: false, is_room: false }
@@ -46,17 +48,19 @@ impl IoBuffer {
 
     fn lend<B: Any>(&mut self, parts_of: impl FnOnce(&mut B, &mut Vec<Part>)) {
         let mut parts = Vec::new();
-        // SAFETY: making an exclusive reference from a pointer demands that it is valid and that nothing
-        // else accesses the place as long as the reference lives.
-        // - valid: it is that of the box made by `new`;
-        // - nothing else: this borrows the loan mutably, and the parts are looked at afterwards only.
+        // SAFETY: making an exclusive reference from a pointer requires that it is valid and that
+        // nothing else accesses the place while the reference lives.
+        // - valid: it points to the box that `new` made;
+        // - nothing else: this borrows the `IoBuffer` mutably, and the parts are accessed only
+        //   afterwards.
         let buffer = unsafe { self.buffer.as_mut() };
         parts_of(buffer.downcast_mut().expect("the buffer is of this type"), &mut parts);
         parts.retain(|part| part.len > 0);
         self.parts = parts;
     }
 
-    /// The buffer is to be filled. `parts_of` calls its second argument with each part.
+    /// Lends the room of the buffer, to be filled. `parts_of` calls its second argument with each
+    /// part.
     pub(crate) fn lend_room<B: Any>(
         &mut self,
         parts_of: impl FnOnce(&mut B, &mut dyn FnMut(&mut [MaybeUninit<u8>])),
@@ -69,23 +73,24 @@ impl IoBuffer {
         });
     }
 
-    /// The buffer is to be written to a file. `parts_of` calls its second argument with each part.
+    /// Lends the bytes of the buffer, to be sent or written. `parts_of` calls its second argument
+    /// with each part.
     pub(crate) fn lend_bytes<B: Any>(&mut self, parts_of: impl FnOnce(&B, &mut dyn FnMut(&[u8]))) {
         self.is_room = false;
         self.lend(|buffer: &mut B, parts| {
             parts_of(buffer, &mut |part| {
-                // Nothing is ever written there: see `is_room`.
+                // Nothing ever writes there: see `is_room`.
                 parts.push(Part { start: part.as_ptr().cast_mut(), len: part.len() });
             });
         });
     }
 
-    /// The parts that are left.
+    /// Returns the remaining parts.
     pub(crate) fn parts(&self) -> &[Part] {
         &self.parts[self.first..]
     }
 
-    /// The first `len` bytes of what is left are done with.
+    /// Notes that the first `len` of the remaining bytes are finished.
     pub(crate) fn advance(&mut self, mut len: usize) {
         while let Some(part) = self.parts.get_mut(self.first) {
             if len < part.len {
@@ -101,55 +106,58 @@ impl IoBuffer {
         assert_eq!(len, 0, "no more than was left");
     }
 
-    /// Whether what is left begins within a part.
+    /// Returns whether the remaining bytes begin within a part.
     pub(crate) fn is_within_part(&self) -> bool {
         self.is_within_part
     }
 
-    /// Puts bytes into the parts that are left, as many as fit, from their beginning.
+    /// Copies bytes into the remaining parts, from their beginning, as many as fit.
     #[allow(dead_code, reason = "for the simulated kernel")]
     pub(crate) fn fill(&mut self, mut bytes: &[u8]) {
         assert!(self.is_room, "the parts may be written to");
         for part in &self.parts[self.first..] {
             let (now, rest) = bytes.split_at(part.len.min(bytes.len()));
-            // SAFETY: copying demands that the source is valid for reads, the target for writes, and that
-            // they do not overlap.
+            // SAFETY: copying requires that the source is valid for reads, the target for writes,
+            // and that they do not overlap.
             // - source: `now` is a slice;
-            // - target: the part has so many bytes of the buffer's room, which lives as long as the loan;
-            // - apart: nothing but the loan has the buffer, and it is borrowed mutably.
+            // - target: the part has that many bytes of the buffer's room, which lives as long as
+            //   the `IoBuffer`;
+            // - apart: only the `IoBuffer` has access to the buffer, and it is borrowed mutably.
             unsafe { part.start.copy_from_nonoverlapping(now.as_ptr(), now.len()) };
             bytes = rest;
         }
     }
 
-    /// The bytes of the parts that are left, at most `most` of them.
+    /// Returns the bytes of the remaining parts, at most `most` of them.
     #[allow(dead_code, reason = "for the simulated kernel")]
     pub(crate) fn bytes(&self, most: usize) -> Vec<u8> {
         assert!(!self.is_room, "the parts have bytes");
         let mut bytes = Vec::new();
         for part in self.parts() {
             let len = part.len.min(most - bytes.len());
-            // SAFETY: a slice from a pointer demands that so many bytes are initialized there, and not
-            // written to as long as it lives.
-            // - initialized: the part is of a slice of bytes of the buffer, which lives as long as the loan;
-            // - not written to: nothing but the loan has the buffer, and no one writes to what is lent so.
+            // SAFETY: a slice from a pointer requires that this many bytes are initialized there,
+            // and not written to while it lives.
+            // - initialized: the part belongs to a slice of bytes of the buffer, which lives as
+            //   long as the `IoBuffer`;
+            // - not written to: only the `IoBuffer` has access to the buffer, and nothing writes to
+            //   bytes that were lent this way.
             bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(part.start, len) });
         }
         bytes
     }
 
-    /// The buffer, which no thread of a back end has any more.
+    /// Returns the buffer. No thread of a back end may be using it.
     ///
     /// # Panics
     ///
-    /// If it is of another type, which would be a defect of this crate.
+    /// If the buffer has another type, which would be a bug in this crate.
     pub(crate) fn into_buffer<B: Any>(self) -> B {
         let mut this = ManuallyDrop::new(self);
         let place = this.buffer;
-        // All else that it has.
+        // Frees the list of parts, the only other thing to drop.
         drop(std::mem::take(&mut this.parts));
-        // SAFETY: `from_raw` demands a pointer of a box that nothing else uses.
-        // - the loan's buffer was boxed when it was lent, and the loan is used up.
+        // SAFETY: `from_raw` requires a pointer from `into_raw` or `leak` that nothing else uses.
+        // - `new` leaked the box, and this consumes the `IoBuffer`.
         let buffer: Box<dyn Any> = unsafe { Box::from_raw(place.as_ptr()) };
         *buffer.downcast().expect("a buffer comes back to its own port")
     }
@@ -157,8 +165,8 @@ impl IoBuffer {
 
 impl Drop for IoBuffer {
     fn drop(&mut self) {
-        // SAFETY: `from_raw` demands a pointer of a box that nothing else uses.
-        // - as in `into_buffer`, and the loan is about to be gone.
+        // SAFETY: `from_raw` requires a pointer from `into_raw` or `leak` that nothing else uses.
+        // - as in `into_buffer`, and the `IoBuffer` is being dropped.
         drop(unsafe { Box::from_raw(self.buffer.as_ptr()) });
     }
 }
@@ -184,7 +192,7 @@ mod tests {
         let mut io_buffer = IoBuffer::new(buffer);
         io_buffer.lend_room(room_of);
         assert_eq!(io_buffer.parts().len(), 2);
-        // It stays where it is, wherever the loan goes.
+        // The buffer stays in its place when the `IoBuffer` moves.
         let mut io_buffer = *Box::new(io_buffer);
         let room: usize = io_buffer.parts().iter().map(|part| part.len).sum();
         io_buffer.fill(&[1]);
@@ -195,8 +203,9 @@ mod tests {
         assert!(io_buffer.parts().is_empty());
         let mut buffer: [Vec<u8>; 3] = io_buffer.into_buffer();
         for (buffer, capacity) in buffer.iter_mut().zip(capacities) {
-            // SAFETY: `set_len` demands that the elements are initialized, up to the capacity.
-            // - all of the room was filled.
+            // SAFETY: `set_len` requires that the elements up to the new length are initialized,
+            // and a length of at most the capacity.
+            // - all the room was filled.
             unsafe { buffer.set_len(capacity) };
         }
         let all: Vec<u8> = (1..).take(room).collect();

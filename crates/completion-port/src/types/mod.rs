@@ -1,6 +1,8 @@
-//! The words of the public interface that every part of the crate uses. No system call is made here, and nothing is
-//! imported from another module, with two exceptions: [`fd`] names what owns a descriptor on this system, and an
-//! [`OwnedSource`](source::OwnedSource) may be a simulated socket.
+//! The types of the public interface that every part of the crate uses.
+//!
+//! They make no system call and import no other module, with two exceptions: [`fd`] chooses the
+//! descriptor types of this system, and an [`OwnedSource`](source::OwnedSource) may be a simulated
+//! socket.
 
 pub(crate) mod address;
 pub(crate) mod buffer;

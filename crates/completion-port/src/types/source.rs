@@ -1,4 +1,5 @@
-//! What can be registered, and how a port knows it: by a number, and by the kernel that gave the number.
+//! Sources, which can be registered, and how a port identifies them: by a number and the kernel
+//! that assigned it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,24 +13,24 @@ use crate::types::fd::{OwnedFd, number_of};
 /// The number by which the process names a kernel object.
 pub(crate) type Descriptor = i32;
 
-/// What can be registered on a port: a socket, or whatever else the system can watch.
+/// Something that can be registered on a port: a socket, or whatever else the system can watch.
 ///
-/// Every type that is [`AsFd`](std::os::fd::AsFd) is a source: sockets, files, pipes, and references
-/// and `Arc`s of them. With the feature `sim` a `sim::Socket` is one, for ports on its own simulated
-/// kernel.
+/// Every type that is [`AsFd`](std::os::fd::AsFd) is a source: sockets, files, pipes, and
+/// references and `Arc`s of them. With the feature `sim`, a `sim::Socket` is a source for ports on
+/// its own simulated kernel.
 ///
-/// A type that has a source becomes one by handing it out. So a server can have the same key for real
-/// sockets and for simulated ones. What the trait asks for, a [`BorrowedSource`], comes from another
-/// source only.
+/// A type that contains a source becomes one by returning it. So a server can use the same key type
+/// for real and simulated sockets. Only another source can provide the [`BorrowedSource`] that the
+/// trait returns.
 ///
-/// The same source must be handed out each time. A port whose key owns its descriptor asks for it
-/// again when the key comes back, and refuses another one with
+/// An implementation must return the same source each time. A port whose key owns its descriptor
+/// checks the source again when the key returns, and refuses a different one with
 /// [`ErrorKind::BadDescriptor`](crate::ErrorKind::BadDescriptor).
 ///
 /// # Platform notes
 ///
-/// Which types are sources without more ado depends on the system. On Unix it is those that are `AsFd`, on Windows
-/// those that are `AsSocket`; a file is one as a [`FileSource`].
+/// The types that are sources by default depend on the system. On Unix they are those that are
+/// `AsFd`, on Windows those that are `AsSocket`. A [`FileSource`] makes a file a source everywhere.
 ///
 /// # Examples
 ///
@@ -72,11 +73,11 @@ pub(crate) type Descriptor = i32;
     note = "an `Arc` of a source that is not `AsFd` is none: use a `SharedSource`"
 )]
 pub trait Source {
-    /// What a port is to watch.
+    /// Returns the source for the port to watch.
     fn as_source(&self) -> BorrowedSource<'_>;
 }
 
-/// A kernel that gives numbers to descriptors: the system's own, or a simulated one.
+/// A kernel that assigns numbers to descriptors: the system's own, or a simulated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelId(u64);
 
@@ -84,7 +85,7 @@ impl KernelId {
     /// The kernel that the process runs on.
     pub(crate) const SYSTEM: Self = Self(0);
 
-    /// A simulated kernel, another one each time.
+    /// Creates the id of a new simulated kernel.
     #[cfg(feature = "sim")]
     pub(crate) fn simulated() -> Self {
         use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -93,16 +94,16 @@ impl KernelId {
     }
 }
 
-/// A descriptor's number, and the kernel at which the number means that descriptor.
+/// A descriptor's number, and the kernel that assigned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceName {
     pub(crate) kernel: KernelId,
     pub(crate) number: Descriptor,
 }
 
-/// What a port knows a [`Source`] by, while the source is borrowed.
+/// A borrowed [`Source`], in the form that a port uses.
 ///
-/// It is made by the sources of this crate, and handed on by those of a program; see [`Source`].
+/// The sources of this crate make it, and those of a program return it; see [`Source`].
 #[derive(Clone, Copy)]
 pub struct BorrowedSource<'s> {
     pub(crate) name: SourceName,
@@ -110,7 +111,7 @@ pub struct BorrowedSource<'s> {
 }
 
 impl BorrowedSource<'_> {
-    /// A descriptor that stays open for as long as the result's lifetime lasts.
+    /// Creates a source for a descriptor that stays open during the result's lifetime.
     pub(crate) fn new(kernel: KernelId, number: Descriptor) -> Self {
         Self { name: SourceName { kernel, number }, source: PhantomData }
     }
@@ -122,13 +123,15 @@ impl Source for BorrowedSource<'_> {
     }
 }
 
-/// A socket that a port has made: one that it has accepted, or connects. Dropping it closes the socket.
+/// A socket that a port has made: one that it has accepted, or connects. Dropping it closes the
+/// socket.
 ///
-/// It is a [`Source`], and converts to what the program's own types are made of: on Unix to an `OwnedFd`, and
-/// from there to a `TcpStream`, say. It does not block, and other programs that the process executes do not
-/// inherit it.
+/// It is a [`Source`], and converts into the types that the program's own types contain: on Unix
+/// into an `OwnedFd`, and from there into a `TcpStream`, for example. It is non-blocking, and
+/// programs that the process executes do not inherit it.
 ///
-/// What a program has of its own converts to it, so that a server can have one type for all its sockets.
+/// The program's own descriptors convert into it, so that a server can use one type for all its
+/// sockets.
 ///
 /// # Examples
 ///
@@ -174,11 +177,11 @@ pub(crate) enum OwnedKind {
 }
 
 impl OwnedSource {
-    /// The simulated socket, if it is one.
+    /// Returns the simulated socket, if it is one.
     ///
     /// # Errors
     ///
-    /// A socket of the system comes back.
+    /// A socket of the system is returned unchanged.
     #[cfg(feature = "sim")]
     pub fn into_simulated(self) -> Result<sim::Socket, Self> {
         match self.0 {
@@ -187,11 +190,11 @@ impl OwnedSource {
         }
     }
 
-    /// The descriptor, if it is one of the system.
+    /// Returns the descriptor, if it is one of the system.
     ///
     /// # Errors
     ///
-    /// A simulated socket comes back.
+    /// A simulated socket is returned unchanged.
     pub fn into_descriptor(self) -> Result<OwnedFd, Self> {
         match self.0 {
             OwnedKind::System(descriptor) => Ok(descriptor),
@@ -229,8 +232,8 @@ impl From<sim::Socket> for OwnedSource {
 impl From<OwnedSource> for OwnedFd {
     /// # Panics
     ///
-    /// If the socket is a simulated one, which has no descriptor. A port of the system makes none. Where it
-    /// may be either, use [`OwnedSource::into_descriptor`].
+    /// If the socket is a simulated one, which has no descriptor. Ports of the system never make
+    /// these. If it may be either, use [`OwnedSource::into_descriptor`].
     fn from(source: OwnedSource) -> Self {
         source.into_descriptor().expect("a simulated socket has no descriptor")
     }
@@ -254,8 +257,8 @@ impl fmt::Debug for BorrowedSource<'_> {
 
 /// A file as a [`Source`], in the same way on every system.
 ///
-/// On Unix a file is a source itself, and needs none of this. On Windows sockets are, and files are not: they are named in
-/// another way. So a program that is for both puts its files into this.
+/// On Unix, a file is itself a source and doesn't need this. On Windows only sockets are sources,
+/// because files are named differently. Portable programs wrap their files in this.
 ///
 /// # Examples
 ///
@@ -277,12 +280,12 @@ impl fmt::Debug for BorrowedSource<'_> {
 pub struct FileSource<F>(F);
 
 impl<F> FileSource<F> {
-    /// A source of what is a file.
+    /// Wraps a file.
     pub fn new(file: F) -> Self {
         Self(file)
     }
 
-    /// The file itself.
+    /// Returns the file itself.
     #[must_use]
     pub fn into_inner(this: Self) -> F {
         this.0
@@ -298,8 +301,9 @@ impl<F> Deref for FileSource<F> {
 
 /// A source that its clones share: a key for persistent registrations.
 ///
-/// An `Arc` of a type that is [`AsFd`](std::os::fd::AsFd) is a source itself, and needs none of this.
-/// An `Arc` of any other source is not. A `SharedSource` is such an `Arc`, and a source.
+/// An `Arc` of a type that is [`AsFd`](std::os::fd::AsFd) is itself a source and doesn't need this.
+/// An `Arc` of any other source is not a source. A `SharedSource` is such an `Arc` and also a
+/// source.
 ///
 /// # Examples
 ///
@@ -319,12 +323,12 @@ impl<F> Deref for FileSource<F> {
 pub struct SharedSource<S: ?Sized>(Arc<S>);
 
 impl<S> SharedSource<S> {
-    /// A source that is not shared yet.
+    /// Wraps a source that is not shared yet.
     pub fn new(source: S) -> Self {
         Self(Arc::new(source))
     }
 
-    /// The source itself, if `this` is its last clone; as [`Arc::into_inner`].
+    /// Returns the source itself if `this` is its last clone, like [`Arc::into_inner`].
     #[must_use]
     pub fn into_inner(this: Self) -> Option<S> {
         Arc::into_inner(this.0)

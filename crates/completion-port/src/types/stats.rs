@@ -1,80 +1,83 @@
-//! What a port can tell about itself.
+//! The figures that a port can report about itself.
 
 use std::time::Duration;
 
 use crate::types::config::BlockDetection;
 
-/// The state of a port at one moment, and what it has done so far; from
-/// [`Port::stats`](crate::Port::stats).
+/// The state of a port at one moment, and its counts so far. [`Port::stats`](crate::Port::stats)
+/// returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The mechanism that watches descriptors: `"epoll"`, or `"sim"` for the simulated kernel.
+    /// The mechanism that watches descriptors: `"epoll"`, `"kqueue"`, `"afd"` or `"notifications"`.
+    /// On a simulated kernel, a name that begins with `"sim"`.
     pub backend: &'static str,
-    /// What does operations on files that cannot be done at once: `"io_uring"`, `"overlapped"`, `"threads"`, `"sim"`; or `"none"`, as
-    /// long as no operation has needed it.
+    /// The mechanism for operations on files that cannot complete immediately: `"io_uring"`,
+    /// `"overlapped"`, `"threads"` or `"sim"`. `"none"` until an operation needs one.
     pub file_engine: &'static str,
-    /// How a thread that blocks without saying so is found out: what was chosen, never
-    /// [`BlockDetection::Automatic`].
+    /// How the port detects a thread that blocks without announcing it. This is the method in use,
+    /// never [`BlockDetection::Automatic`].
     pub block_detection: BlockDetection,
-    /// How many threads may run with packets at once.
+    /// How many threads may run with packets simultaneously.
     pub concurrency: usize,
     /// Registrations that have not ended.
     pub registered: usize,
     /// Packets in the queue, and registrations that wait to be checked with the kernel.
     pub queued: usize,
-    /// Threads that run with packets, as far as is known.
+    /// Threads that run with packets, as far as the port knows.
     pub running: usize,
-    /// Threads that have packets, but sleep in the kernel or said that they would.
+    /// Threads that have packets, but sleep in the kernel or have announced that they block.
     pub blocked: usize,
-    /// Threads that wait; some of them may be in the kernel's wait.
+    /// Threads that wait. Some of them may be in the kernel's wait.
     pub parked: usize,
     /// Threads woken so far, for a packet or to look after the port.
     pub wakes: u64,
     /// Threads that were woken to take packets and found none.
     pub spurious_wakes: u64,
-    /// Running threads that were found asleep without having said so.
+    /// Running threads that were found asleep without an announcement.
     pub blocks_found: u64,
-    /// How often the kernel was asked for events.
+    /// How often the port asked the kernel for events.
     pub polls: u64,
-    /// How many of those polls brought nothing: no packet, nothing to check, no wake-up.
+    /// How many of those polls returned nothing: no packet, nothing to check, no wake-up.
     pub empty_polls: u64,
-    /// How often the kernel's set was replaced because duplicates of closed descriptors filled it.
+    /// How often the kernel's set was replaced because it was full of duplicates of closed
+    /// descriptors.
     pub rebuilds: u64,
     /// Packets taken so far, by kind.
     pub packets: PacketCounts,
 }
 
-/// What one thread at a port does, and what it has done there so far; from
-/// [`Port::thread_stats`](crate::Port::thread_stats).
+/// What one thread at a port is doing, and its counts so far.
+/// [`Port::thread_stats`](crate::Port::thread_stats) returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ThreadStats {
-    /// The thread's number at the port, as in dumps and events. A later thread may get the same number.
+    /// The thread's number at the port, as in dumps and events. A later thread may get the same
+    /// number.
     pub worker: usize,
-    /// The system's number of the thread, if it has one: on Linux what `gettid` returns, as debuggers, `top`
-    /// and `/proc` show it.
+    /// The system's number of the thread, if it has one. On Linux this is the result of `gettid`,
+    /// which debuggers, `top` and `/proc` show.
     pub system_number: Option<u64>,
-    /// What the thread does.
+    /// What the thread is doing.
     pub status: ThreadStatus,
     /// Packets that the thread has taken, by kind.
     pub packets: PacketCounts,
     /// How often the thread was woken.
     pub wakes: u64,
-    /// How often the thread was found asleep in a handler without having said so.
+    /// How often the thread was found asleep in a handler without an announcement.
     pub blocks_found: u64,
 }
 
-/// What a thread at a port does.
+/// What a thread at a port is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ThreadStatus {
-    /// It is in user code with packets, or after a wait that timed out, and counts against the concurrency
-    /// value.
+    /// It is in user code, with packets or after a wait that timed out, and counts against the
+    /// concurrency value.
     Running,
-    /// It has said that it blocks, and does not count.
+    /// It has announced that it blocks, and does not count.
     Blocked,
-    /// It sleeps in user code without having said so, and does not count.
+    /// It sleeps in user code without an announcement, and does not count.
     FoundAsleep,
     /// It waits, awake: it is on its way to a packet.
     Searching,
@@ -84,12 +87,12 @@ pub enum ThreadStatus {
     Away,
 }
 
-/// How long packets have stood in the queue of a port: how many of them for how long; from
-/// [`Port::queue_delays`](crate::Port::queue_delays).
+/// How long packets have waited in the queue of a port, as a histogram.
+/// [`Port::queue_delays`](crate::Port::queue_delays) returns it.
 ///
-/// A bucket counts delays of less than a power of two, in nanoseconds, that are in no bucket before it: the
-/// first one those of less than 1 ns, the second one of 1 ns, the third one of 2 and 3 ns, and so on. The
-/// last one has no limit. A delay of 1 ms is in the bucket that ends at 1.048576 ms.
+/// A bucket counts delays up to a power of two nanoseconds, which it excludes: the first bucket
+/// those of less than 1 ns, the second one of 1 ns, the third one of 2 and 3 ns, and so on. The
+/// last bucket has no limit. A delay of 1 ms is in the bucket that ends at 1.048576 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueDelays {
     pub(crate) buckets: [u64; QueueDelays::BUCKETS],
@@ -97,23 +100,23 @@ pub struct QueueDelays {
 }
 
 impl QueueDelays {
-    /// How many buckets there are.
+    /// The number of buckets.
     pub const BUCKETS: usize = 40;
 
-    /// How many packets were measured.
+    /// Returns how many packets were measured.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// The delays of all these packets together.
+    /// Returns the sum of the delays of all these packets.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.total
     }
 
-    /// The buckets, the shortest delays first: what the delays in each of them are less than
-    /// ([`Duration::MAX`] for the last one), and how many those are.
+    /// Returns the buckets, shortest delays first: the limit that the bucket's delays are less than
+    /// ([`Duration::MAX`] for the last one), and their number.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         self.buckets.iter().enumerate().map(|(number, count)| {
             let is_last = number + 1 == Self::BUCKETS;
@@ -127,20 +130,20 @@ impl QueueDelays {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PacketCounts {
-    /// [`Packet::Ready`](crate::Packet::Ready).
+    /// Of the kind [`Packet::Ready`](crate::Packet::Ready).
     pub ready: u64,
-    /// [`Packet::Notified`](crate::Packet::Notified).
+    /// Of the kind [`Packet::Notified`](crate::Packet::Notified).
     pub notified: u64,
-    /// [`Packet::Posted`](crate::Packet::Posted).
+    /// Of the kind [`Packet::Posted`](crate::Packet::Posted).
     pub posted: u64,
-    /// [`Packet::Removed`](crate::Packet::Removed).
+    /// Of the kind [`Packet::Removed`](crate::Packet::Removed).
     pub removed: u64,
     /// Of operations that have ended.
     pub completed: u64,
 }
 
 impl PacketCounts {
-    /// All of them.
+    /// Returns the number of packets of all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.ready + self.notified + self.posted + self.removed + self.completed

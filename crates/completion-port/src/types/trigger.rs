@@ -1,16 +1,16 @@
-//! What a call asks of a trigger, and what a trigger asks of a key.
+//! Triggers, and what they require of keys.
 
 use crate::types::interest::Mode;
 use crate::types::interest::{Interest, OneShot, Persistent};
 
 /// When a registration reports, and what a packet does to it: [`OneShot`] or [`Persistent`].
 ///
-/// A one-shot trigger goes with a key of any type, since its packet hands the key itself to one
-/// handler. A persistent one goes with keys that can be cloned, since each of its packets brings a
-/// clone. It does not ask for [`Sync`]: one thread at a time clones the port's own key, and has it
-/// to itself meanwhile.
+/// A one-shot trigger works with keys of any type, because its packet moves the key itself to one
+/// handler. A persistent trigger requires keys that can be cloned, because each of its packets
+/// holds a clone. It does not require [`Sync`]: only one thread at a time clones the port's own
+/// key, and has exclusive access to it meanwhile.
 ///
-/// It is implemented for the triggers of this crate, and for no other type.
+/// Only the triggers of this crate implement it.
 ///
 /// # Examples
 ///
@@ -41,13 +41,13 @@ impl<K: Clone> Trigger<K> for Persistent {}
 pub(crate) mod sealed {
     use super::{Interest, Mode};
 
-    /// What this crate asks of a trigger.
+    /// What this crate requires of a trigger.
     pub trait Trigger<K>: Copy {
-        /// The trigger together with a filter.
+        /// Combines the trigger with a filter.
         fn terms(self, interest: Interest) -> Terms<K>;
     }
 
-    /// What a registration is enabled with.
+    /// The settings that a registration is enabled with.
     #[derive(Debug)]
     pub struct Terms<K> {
         /// The filter and the trigger.
