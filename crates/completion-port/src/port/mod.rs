@@ -122,8 +122,8 @@ impl<K, B> DeferredWork for Store<K, B> {
     }
 }
 
-/// A port's share of its engine. Dropping this waits until it can drop the engine, so that the
-/// engine does not end later in another thread.
+/// A port's share of its engine. Dropping it waits until no other thread has a share, so that the
+/// engine ends here and not later in another thread.
 pub(crate) struct OwnedEngine(ManuallyDrop<Arc<Engine>>);
 
 impl OwnedEngine {
@@ -146,8 +146,9 @@ impl Drop for OwnedEngine {
         // - `self` is being dropped, and `ManuallyDrop` does not drop the value.
         let mut engine = unsafe { ManuallyDrop::take(&mut self.0) };
         // A thread that is giving up its worker, or a port that asks about a descriptor, may keep
-        // the engine for a few instructions. Checking for such a thread and then dropping this
-        // share would race with one that arrives in between and becomes the last owner.
+        // the engine for a few instructions. Checking for such a thread first and then dropping
+        // this share would be a race: a thread that takes its share in between could become the
+        // last owner.
         while let Err(shared) = Arc::try_unwrap(engine) {
             if shared.forked() {
                 break;

@@ -104,7 +104,8 @@ impl<K, M, B> Port<K, M, B> {
         })
     }
 
-    /// Reports a refused registration of `number` to the tracing subscriber.
+    /// Makes the error of a refused registration of `number`, and reports it to the tracing
+    /// subscriber.
     #[cold]
     fn refused(&self, error: Error, number: Descriptor, key: K) -> Refused<K> {
         self.store.engine.trace_refused(&error, None, Some(number));
@@ -460,7 +461,8 @@ impl<K, M, B> Port<K, M, B> {
         self.told(id, self.store.engine.remove(id.0))
     }
 
-    /// Reports a refused call about a registration to the tracing subscriber.
+    /// Returns the outcome of a call about a registration, and reports a refusal to the tracing
+    /// subscriber.
     #[inline]
     fn told<R>(&self, id: Id, outcome: Result<R>) -> Result<R> {
         outcome.inspect_err(|error| self.store.engine.trace_refused(error, Some(id.0), None))

@@ -4,7 +4,8 @@ use crate::port::Port;
 use crate::types::error::Result;
 
 impl<K, M, B> Port<K, M, B> {
-    /// Closes the port: it refuses new registrations, messages and rearming from now on.
+    /// Closes the port, which refuses new work from now on: registrations, messages, operations and
+    /// rearming.
     ///
     /// Waits drain the queue. Once it is empty they return
     /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), on every thread. Registrations whose keys

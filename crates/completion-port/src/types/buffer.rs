@@ -12,8 +12,8 @@ use std::sync::Arc;
 ///
 /// - `Vec<u8>`: a send sends its bytes. A receive fills it from 0 to its capacity, and sets the
 ///   length.
-/// - `Box<[u8]>`: a send sends all of it. A receive fills it from the beginning, and the outcome
-///   tells how many bytes it wrote.
+/// - `Box<[u8]>`: a send sends all its bytes. A receive fills it from the beginning, and the outcome
+///   has the number of bytes received.
 /// - [`Span`]: a `Box<[u8]>` of which a range is sent or filled.
 /// - `&'static [u8]`, `Arc<[u8]>`, `Arc<Vec<u8>>`: only for sending, because they have no room.
 /// - `Vec<B>`, `[B; N]`, `(A, B)` and `Option<B>`: the parts of each element, in order. A receive

@@ -90,9 +90,10 @@ pub enum ThreadStatus {
 /// How long packets have waited in the queue of a port, as a histogram.
 /// [`Port::queue_delays`](crate::Port::queue_delays) returns it.
 ///
-/// A bucket counts delays up to a power of two nanoseconds, which it excludes: the first bucket
-/// those of less than 1 ns, the second one of 1 ns, the third one of 2 and 3 ns, and so on. The
-/// last bucket has no limit. A delay of 1 ms is in the bucket that ends at 1.048576 ms.
+/// Each bucket counts the delays below a power of two, in nanoseconds, that no earlier bucket
+/// counts: the first bucket those of less than 1 ns, the second one of 1 ns, the third one of 2 and
+/// 3 ns, and so on. The last bucket has no limit. A delay of 1 ms is in the bucket that ends at
+/// 1.048576 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueDelays {
     pub(crate) buckets: [u64; QueueDelays::BUCKETS],

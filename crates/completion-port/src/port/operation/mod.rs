@@ -39,8 +39,8 @@ use crate::types::address::Address;
 use crate::types::error::Call;
 use crate::types::interest::Direction;
 
-/// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). The port reuses
-/// it only after four thousand million further operations with the same op index.
+/// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). The port reuses a
+/// name only after four thousand million further operations in the same memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub(crate) u64);
 

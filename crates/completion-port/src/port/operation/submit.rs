@@ -67,7 +67,8 @@ impl<B: Buffer> OpData<B> {
         self.is_submitted = true;
         let offset = self.operation.detail.offset();
         let mut request = FileRequest::new(id, FileTarget { file, offset, issuer }, kind, buffer);
-        // Moving the buffer has changed no byte of its room: what was read immediately is still there.
+        // Moving the buffer changed no byte of its room. So bytes that were read immediately are
+        // still there.
         request.advance(self.progress.len);
         request
     }

@@ -189,8 +189,8 @@ impl<T> fmt::Debug for FileTasks<'_, T> {
     }
 }
 
-/// The bits of a name that count. The bit above them tells it from the names of a port's own
-/// operations.
+/// The bits of a name that hold its number. The bit above them distinguishes it from the names of a
+/// port's own operations.
 const COUNTED: u64 = (OP & !(1 << 31)) as u64 - 1;
 
 /// Returns the name of the operation with this number. Its lower half is never an op index.
@@ -204,8 +204,8 @@ impl<'p, T: FileTask> FileTasks<'p, T> {
         Self { engine, ends: Arc::new(Ends(PhantomData)), next: AtomicU64::new(0) }
     }
 
-    /// Reads the bytes at a position that are available without waiting for a disk, and returns how
-    /// many.
+    /// Reads the bytes at a position that are available without waiting for a disk, and returns
+    /// their number and how the read ended.
     #[must_use]
     pub fn read_now(
         &self,

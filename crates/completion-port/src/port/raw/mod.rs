@@ -598,7 +598,7 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
     /// If a thread is in the kernel's wait, that thread queues the kernel's reports instead. The
     /// call takes no packet, and the calling thread does not count as waiting or running. Use this
     /// in a thread that looks after a port on which perhaps no thread waits. Unlike
-    /// [`Raw::has_packets`], which may skip the kernel if something is queued, this always asks it.
+    /// [`Raw::has_packets`], it asks the kernel even if something is already queued.
     ///
     /// # Errors
     ///

@@ -35,8 +35,8 @@ use crate::types::trigger::{Terms, Trigger};
 ///
 /// A token may move to another thread. To move it to a thread that outlives the borrow of the port,
 /// convert it with [`with_port`](Ready::with_port). A forgotten token (`mem::forget`) leaks its
-/// key. Its registration remains, disabled, until the port is dropped, and after
-/// [`Port::shutdown`](crate::Port::shutdown) the port never becomes empty.
+/// key. Its registration remains, disabled, until the port is dropped. So after
+/// [`Port::shutdown`](crate::Port::shutdown), waits never return [`ErrorKind::Closed`].
 ///
 /// # Examples
 ///
