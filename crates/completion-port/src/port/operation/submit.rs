@@ -75,7 +75,7 @@ impl<B: Buffer> OpData<B> {
 
     /// Makes a request for the rest of an operation on a socket, with the buffer.
     fn socket_request(&mut self, id: u64, descriptor: Descriptor) -> SocketRequest {
-        let kind = self.operation.kind.on_socket().expect("an attempt has returned `Carried`");
+        let kind = self.operation.kind.on_socket().expect("an attempt has returned `NeedsSystem`");
         let buffer = self.lend();
         self.is_submitted = true;
         let target = SocketTarget::new(descriptor, self.operation.detail.take_address());
