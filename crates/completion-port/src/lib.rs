@@ -20,7 +20,7 @@
 //! - **Connections that write to each other.** [`Port::enable_also`] calls another connection's
 //!   handler as soon as there is room, whatever that connection is doing.
 //! - **Removal with a last packet.** [`Port::remove`] makes one last packet, [`Packet::Removed`],
-//!   after which no other follows.
+//!   which returns the key.
 //! - **Messages.** [`Port::post`] puts a value of any type into the same queue and wakes at most
 //!   one thread: the one that waited last. [`Port::post_at`] posts at a future time,
 //!   [`Port::cancel_post`] cancels that, and [`Port::post_after`] posts to the handler's own

@@ -332,8 +332,9 @@ impl<K, M, B> Port<K, M, B> {
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`]: no handler
-    ///   will be called for this registration.
+    /// - [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`]: the
+    ///   registration has ended or is ending, or the port is closed, so there is no handler to
+    ///   wake.
     /// - [`ErrorKind::Forked`].
     ///
     /// A refused call has changed nothing.
@@ -383,7 +384,8 @@ impl<K, M, B> Port<K, M, B> {
         self.enable_otherwise(id, terms, drained)
     }
 
-    /// Enables a registration in every case except the common one, a parked key.
+    /// Enables a registration in every case except the common one, in which no remembered state
+    /// needs a check.
     #[inline(never)]
     fn enable_otherwise(
         &self,

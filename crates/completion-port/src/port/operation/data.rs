@@ -103,8 +103,10 @@ impl<K, B> Store<K, B> {
         let cell = self.operations.at(op_index);
         let place = cell.place();
         let Progress { stage, is_cut, len, socket, fault } = Progress::default();
-        // A value as a whole would be built elsewhere and then copied. SAFETY: writing through a
-        // raw pointer requires that it is valid and that nothing else accesses the place.
+        // A value as a whole would be built elsewhere and then copied.
+        //
+        // SAFETY: writing through a raw pointer requires that it is valid and that nothing else
+        // accesses the place.
         // - valid: the cell has room for a value, and these are all its fields. The cell is empty:
         //   an op index is freed only after its operation was moved out;
         // - nothing else: the op index belongs to the caller until the operation is in flight,
