@@ -12,8 +12,8 @@ use std::sync::Arc;
 ///
 /// - `Vec<u8>`: a send sends its bytes. A receive fills it from 0 to its capacity, and sets the
 ///   length.
-/// - `Box<[u8]>`: a send sends all its bytes. A receive fills it from the beginning, and the outcome
-///   has the number of bytes received.
+/// - `Box<[u8]>`: a send sends all its bytes. A receive fills it from the beginning, and the
+///   outcome has the number of bytes received.
 /// - [`Span`]: a `Box<[u8]>` of which a range is sent or filled.
 /// - `&'static [u8]`, `Arc<[u8]>`, `Arc<Vec<u8>>`: only for sending, because they have no room.
 /// - `Vec<B>`, `[B; N]`, `(A, B)` and `Option<B>`: the parts of each element, in order. A receive
@@ -56,7 +56,7 @@ use std::sync::Arc;
 ///         unsafe { self.1.room(part) };
 ///     }
 ///     unsafe fn set_filled(&mut self, len: usize) {
-///         // SAFETY: the room is that of the other buffer, and what the caller says of it holds.
+///         // SAFETY: the room is that of the other buffer, and the caller's promise holds for it.
 ///         unsafe { self.1.set_filled(len) };
 ///     }
 /// }
@@ -329,8 +329,8 @@ to_be_sent! {
 ///
 /// # Safety
 ///
-/// [`Buffer::room`] of the buffer was called, and the first `left` bytes of what it gave, or all of
-/// them if there are fewer, are initialized. Since then, the buffer has not been moved, and no
+/// [`Buffer::room`] of the buffer was called, and the first `left` bytes of that room, or all of
+/// it if the room is smaller, are initialized. Since then, the buffer has not been moved, and no
 /// method other than `room` was called that could have changed it.
 #[inline]
 unsafe fn set_share<B: Buffer>(buffer: &mut B, left: &mut usize) {

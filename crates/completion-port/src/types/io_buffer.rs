@@ -159,7 +159,7 @@ impl IoBuffer {
         // SAFETY: `from_raw` requires a pointer from `into_raw` or `leak` that nothing else uses.
         // - `new` leaked the box, and this consumes the `IoBuffer`.
         let buffer: Box<dyn Any> = unsafe { Box::from_raw(place.as_ptr()) };
-        *buffer.downcast().expect("a buffer comes back to its own port")
+        *buffer.downcast().expect("a buffer is returned to its own port")
     }
 }
 

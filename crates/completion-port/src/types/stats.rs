@@ -24,7 +24,7 @@ pub struct Stats {
     pub registered: usize,
     /// Packets in the queue, and registrations that wait to be checked with the kernel.
     pub queued: usize,
-    /// Threads that run with packets, as far as the port knows.
+    /// Threads that the port counts as running with packets.
     pub running: usize,
     /// Threads that have packets, but sleep in the kernel or have announced that they block.
     pub blocked: usize,
