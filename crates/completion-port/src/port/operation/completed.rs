@@ -8,7 +8,7 @@ use crate::engine::name_of;
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::current::with_current_worker;
-use crate::port::operation::data::Bytes;
+use crate::port::operation::data::take_outcome;
 use crate::port::operation::{OpData, OpId, Outcome, SharedId};
 use crate::port::registration::Id;
 use crate::port::token::Ready;
@@ -89,33 +89,6 @@ impl<'p, K, B> Completed<'p, K, B> {
         let token = Ready::of(this.store, this.slot, this.index);
         take_outcome(this.cell, |outcome| (token, outcome))
     }
-}
-
-/// Takes the outcome of a settled operation that only the caller knows of. It is built where `then`
-/// puts it.
-#[inline]
-pub(in crate::port) fn take_outcome<B, R>(
-    cell: &Cell<OpData<B>>,
-    then: impl FnOnce(Outcome<B>) -> R,
-) -> R {
-    // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
-    // - a value: it was settled when the packet was made, or by the caller, and is taken once;
-    // - nothing else: only the caller knows of it.
-    let bytes = unsafe { cell.get_mut() }.take_bytes();
-    match bytes {
-        Some((Bytes::Received, len, buffer)) => then(Outcome::Received(Ok(len), buffer)),
-        Some((Bytes::Sent, len, buffer)) => then(Outcome::Sent(Ok(len), buffer)),
-        Some((Bytes::Read, len, buffer)) => then(Outcome::Read(Ok(len), buffer)),
-        None => then(take_other_outcome(cell)),
-    }
-}
-
-/// Takes the outcome in every case except the common ones.
-#[inline(never)]
-fn take_other_outcome<B>(cell: &Cell<OpData<B>>) -> Outcome<B> {
-    // SAFETY: `take_part` requires that the caller owns the cell, and that it holds a value.
-    // - owned, and a value: as in `take_outcome`, which has taken nothing.
-    unsafe { cell.take_part(OpData::take_outcome) }
 }
 
 impl<K, B> Drop for Completed<'_, K, B> {

@@ -194,25 +194,42 @@ impl<B> OpData<B> {
         let result = self.error().map_or(Ok(self.progress.len), Err);
         self.operation.take_outcome(&mut self.progress, result)
     }
+}
 
-    /// Takes the buffer of a settled operation whose outcome is just bytes: returns what happened
-    /// to them, their number, and the buffer.
-    ///
-    /// Afterwards, nothing remains that must be dropped. Returns `None` and changes nothing if the
-    /// operation has failed or its outcome is of another kind.
-    #[inline]
-    pub(crate) fn take_bytes(&mut self) -> Option<(Bytes, usize, B)> {
-        let Progress { is_cut, len, fault, .. } = &self.progress;
-        if self.reason != EndReason::Done || fault.is_some() || *is_cut {
-            return None;
+/// Takes the outcome of a settled operation that only the caller knows of. It is built where `then`
+/// puts it.
+#[inline]
+pub(in crate::port) fn take_outcome<B, R>(
+    cell: &Cell<OpData<B>>,
+    then: impl FnOnce(Outcome<B>) -> R,
+) -> R {
+    // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
+    // - a value: it was settled when the packet was made, or by the caller, and is taken once;
+    // - nothing else: only the caller knows of it, and `data` is not used after `take_other_outcome` is called.
+    let data = unsafe { cell.get_mut() };
+    let Progress { is_cut, len, ref fault, .. } = data.progress;
+    let has_address = matches!(data.operation.detail, Detail::Address(_));
+    if data.reason == EndReason::Done && fault.is_none() && !is_cut && !has_address {
+        // The common outcomes are just bytes. Afterwards, nothing remains that must be dropped.
+        if let Some(bytes) = data.operation.kind.bytes()
+            && let Some(buffer) = data.operation.buffer.take()
+        {
+            return match bytes {
+                Bytes::Received => then(Outcome::Received(Ok(len), buffer)),
+                Bytes::Sent => then(Outcome::Sent(Ok(len), buffer)),
+                Bytes::Read => then(Outcome::Read(Ok(len), buffer)),
+            };
         }
-        let bytes = self.operation.kind.bytes()?;
-        if let Detail::Address(_) = self.operation.detail {
-            return None;
-        }
-        let buffer = self.operation.buffer.take()?;
-        Some((bytes, *len, buffer))
     }
+    then(take_other_outcome(cell))
+}
+
+/// Takes the outcome in every case except the common ones.
+#[inline(never)]
+fn take_other_outcome<B>(cell: &Cell<OpData<B>>) -> Outcome<B> {
+    // SAFETY: `take_part` requires that the caller owns the cell, and that it holds a value.
+    // - owned, and a value: as in `take_outcome`, which has taken nothing.
+    unsafe { cell.take_part(OpData::take_outcome) }
 }
 
 /// What happened to the bytes of a buffer.

@@ -14,8 +14,8 @@
 
 pub(super) mod attempt;
 pub(super) mod complete;
-pub(super) mod completed;
-mod data;
+mod completed;
+pub(super) mod data;
 mod kinds;
 mod outcome;
 mod start;

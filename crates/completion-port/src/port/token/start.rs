@@ -9,7 +9,7 @@ use crate::memory::trace::traces_packets;
 use crate::port::current::{current_worker, with_current_worker};
 use crate::port::operation::attempt::{AttemptTarget, UnstartedOp, settle, unload};
 use crate::port::operation::complete::trace_completed;
-use crate::port::operation::completed::take_outcome;
+use crate::port::operation::data::take_outcome;
 use crate::port::operation::{OpData, OpId, Operation, Outcome, Started};
 use crate::port::token::{Held, Ready};
 use crate::state::moment::Moment;
@@ -179,7 +179,8 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             return self.start_by_trying(cell, op_index, entry);
         };
         let deadline = operation.ends_at(self.held.store.engine.backend());
-        let cell = self.load_to_wait(op_index, operation);
+        self.trace_started(&operation);
+        let cell = self.held.store.load(op_index, operation, false);
         let held = self.into_held();
         let (name, step) = held.lend_to_wait(op_index, entry, direction, deadline);
         if let Ok(Step::Waits) = step {
@@ -200,7 +201,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         if attempt.is_over() && !self.held.store.engine.forked() {
             return self.into_held().end_by_packet(cell, op_index);
         }
-        match self.take_off(cell, op_index, entry, attempt)? {
+        match self.put_in_flight(cell, op_index, entry, attempt)? {
             Started::InFlight(name) => Ok(name),
             Started::Completed(Ended { held, cell }) => held.end_by_packet(cell, op_index),
         }
@@ -242,7 +243,8 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         };
         if let Some(direction) = self.awaits_edge(&operation) {
             let deadline = operation.ends_at(self.held.store.engine.backend());
-            let cell = self.load_to_wait(op_index, operation);
+            self.trace_started(&operation);
+            let cell = self.held.store.load(op_index, operation, false);
             let held = self.into_held();
             let (name, step) = held.lend_to_wait(op_index, entry, direction, deadline);
             if let Ok(Step::Waits) = step {
@@ -254,7 +256,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let cell = self.held.store.load(op_index, operation, false);
         let attempt = self.try_first(cell, op_index, entry);
         if !attempt.is_over() || self.held.store.engine.forked() {
-            return self.take_off(cell, op_index, entry, attempt).map(into_started);
+            return self.put_in_flight(cell, op_index, entry, attempt).map(into_started);
         }
         if traces_packets() {
             trace_completed(&self.held.store.engine, self.held.name(), cell);
@@ -270,13 +272,12 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         operation.awaits().filter(|direction| !slot.looks_ready(direction.facts(), drained))
     }
 
-    /// Puts an operation that must wait into its cell.
+    /// Reports the start of an operation to the tracing subscriber, if there is one.
     #[inline]
-    fn load_to_wait(&self, op_index: u32, operation: Operation<B>) -> &'p Cell<OpData<B>> {
+    fn trace_started(&self, operation: &Operation<B>) {
         if traces_packets() {
             self.held.store.engine.trace_started(self.held.name(), operation.call());
         }
-        self.held.store.load(op_index, operation, false)
     }
 
     /// Returns the op index for an operation of this token, and the registration's [`OpEntry`].
@@ -338,7 +339,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// that.
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
     #[inline(never)]
-    fn take_off(
+    fn put_in_flight(
         self,
         cell: &'p Cell<OpData<B>>,
         op_index: u32,
