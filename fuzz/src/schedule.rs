@@ -28,6 +28,7 @@ fn setting(bytes: &mut Reader<'_>) -> Setting {
         detects,
         observes: detects && bytes.choice(),
         edges: bytes.one_of(&[2, 64]),
+        overcommits: bytes.choice(),
     }
 }
 

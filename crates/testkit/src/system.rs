@@ -322,7 +322,12 @@ impl System {
         self.built(Port::builder().concurrency(concurrency).buffers::<B>()).unwrap()
     }
 
-    fn built<K, M, B: Buffer>(
+    /// Makes a port with these settings.
+    ///
+    /// # Errors
+    ///
+    /// As for [`PortBuilder::build`].
+    pub fn built<K, M, B: Buffer>(
         &self,
         builder: PortBuilder<B>,
     ) -> completion_port::Result<Port<K, M, B>> {

@@ -1,6 +1,7 @@
 //! Settings that make a port.
 
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use crate::backend::Backend;
 use crate::engine::Engine;
@@ -40,6 +41,7 @@ pub struct PortBuilder<B = Vec<u8>> {
     file_engine: FileEngine,
     readiness: Readiness,
     queue_delays: bool,
+    overcommit_after: Option<Duration>,
     /// The type of the buffers. The builder contains none.
     buffers: PhantomData<fn(B) -> B>,
 }
@@ -53,6 +55,7 @@ impl Default for PortBuilder {
             file_engine: FileEngine::default(),
             readiness: Readiness::default(),
             queue_delays: false,
+            overcommit_after: None,
             buffers: PhantomData,
         }
     }
@@ -111,6 +114,52 @@ impl<B> PortBuilder<B> {
         self
     }
 
+    /// Lets more threads run than the concurrency value allows while every running thread computes.
+    /// Off by default: a handler that computes keeps its place, however long.
+    ///
+    /// If packets have waited for `time`, and no running thread has come to wait meanwhile, the
+    /// thread that has run longest no longer counts, and one more thread may run. At most one more
+    /// thread does so each `time`, and at most twice as many threads run as the concurrency value.
+    /// A thread that does not count stops at its next wait, if the others are enough. The port
+    /// looks every millisecond, so `time` may be exceeded by two. It needs an idle thread for that,
+    /// and for the packets.
+    ///
+    /// Use it for handlers that compute for tens of milliseconds next to quick ones. The quick ones
+    /// then share the processors with the computing ones, instead of waiting for them. A handler
+    /// that sleeps needs no such setting where the system reports sleeping threads.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Packet, Port};
+    /// use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    /// use std::time::Duration;
+    ///
+    /// let port: Port<(), &str> =
+    ///     Port::builder().concurrency(1).overcommit_after(Duration::from_millis(10)).build()?;
+    /// port.post("compute")?;
+    /// port.post("quick")?;
+    /// let done = AtomicBool::new(false);
+    /// let serve = || {
+    ///     let mut batch = Batch::with_capacity(1);
+    ///     for packet in port.wait(&mut batch, None).unwrap() {
+    ///         match packet {
+    ///             Packet::Posted("quick") => done.store(true, SeqCst),
+    ///             _ => while !done.load(SeqCst) { std::hint::spin_loop() },
+    ///         }
+    ///     }
+    /// };
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(serve);
+    ///     scope.spawn(serve);
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn overcommit_after(mut self, time: Duration) -> Self {
+        self.overcommit_after = Some(time);
+        self
+    }
+
     /// Sets the type of [`Buffer`] that the port's operations send and fill. The default is
     /// `Vec<u8>`.
     ///
@@ -132,6 +181,7 @@ impl<B> PortBuilder<B> {
             file_engine,
             readiness,
             queue_delays,
+            overcommit_after,
             ..
         } = self;
         let buffers = PhantomData;
@@ -142,6 +192,7 @@ impl<B> PortBuilder<B> {
             file_engine,
             readiness,
             queue_delays,
+            overcommit_after,
             buffers,
         }
     }
@@ -187,6 +238,9 @@ impl<B> PortBuilder<B> {
         let engine = Engine::new(limit, self.block_detection, backend)?;
         if self.queue_delays {
             engine.measure_delays(true);
+        }
+        if let Some(time) = self.overcommit_after {
+            engine.overcommit_after(time);
         }
         Ok(Port { store: Store::new(engine, kernel), messages: Cells::new() })
     }

@@ -34,6 +34,7 @@ impl<K, M, B> Port<K, M, B> {
             queued: seen.queued,
             running: seen.threads.running,
             blocked: seen.threads.blocked,
+            excess: seen.threads.excess,
             parked: seen.threads.idle,
             wakes: seen.threads.wakes,
             spurious_wakes: seen.threads.spurious,
@@ -154,6 +155,7 @@ fn status_of(status: Status) -> Option<ThreadStatus> {
         Status::Running => ThreadStatus::Running,
         Status::Blocked => ThreadStatus::Blocked,
         Status::FoundAsleep => ThreadStatus::FoundAsleep,
+        Status::Excess => ThreadStatus::Excess,
         Status::Searching | Status::Called | Status::Given => ThreadStatus::Searching,
         Status::Idle => ThreadStatus::Idle,
     })

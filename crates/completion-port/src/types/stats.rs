@@ -28,6 +28,9 @@ pub struct Stats {
     pub running: usize,
     /// Threads that have packets, but sleep in the kernel or have announced that they block.
     pub blocked: usize,
+    /// Threads that have run for so long that they do not count until they next wait. See
+    /// [`PortBuilder::overcommit_after`](crate::PortBuilder::overcommit_after).
+    pub excess: usize,
     /// Threads that wait. Some of them may be in the kernel's wait.
     pub parked: usize,
     /// Threads woken so far, for a packet or to look after the port.
@@ -79,6 +82,9 @@ pub enum ThreadStatus {
     Blocked,
     /// It sleeps in user code without an announcement, and does not count.
     FoundAsleep,
+    /// It has run for so long that it does not count until it next waits. See
+    /// [`PortBuilder::overcommit_after`](crate::PortBuilder::overcommit_after).
+    Excess,
     /// It waits, awake: it is on its way to a packet.
     Searching,
     /// It waits, asleep.

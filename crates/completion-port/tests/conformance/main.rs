@@ -47,6 +47,7 @@ mod operations_order;
 mod operations_sharing;
 mod operations_sockets;
 mod operations_start;
+mod overcommit;
 mod owned;
 mod ownership;
 mod posting;

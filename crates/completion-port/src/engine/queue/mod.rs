@@ -16,6 +16,7 @@ mod view;
 use std::ops::Deref;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::context::{BEGIN, Context, PortPhase};
 use super::worker::Worker;
@@ -88,6 +89,12 @@ impl Queue {
     /// Takes the lock, unless another thread has it. In a forked child it may never be released.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Hub>> {
         self.hub.try_lock().ok()
+    }
+
+    /// Lets another thread run whenever packets have waited this long while all running threads
+    /// compute.
+    pub(crate) fn overcommit_after(&self, time: Duration) {
+        self.lock().schedule().overcommit_after(time);
     }
 
     /// Returns what the schedule sees of this port, for the thread of `own`, which holds the lock.

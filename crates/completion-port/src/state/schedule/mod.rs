@@ -8,6 +8,7 @@
 
 mod advice;
 mod controller;
+mod overcommit;
 mod pace;
 mod sleepers;
 #[cfg(any(test, fuzzing))]
@@ -23,6 +24,7 @@ use std::fmt;
 use self::advice::AWAY;
 pub(crate) use self::advice::{Advice, LOOK};
 use self::controller::Controller;
+use self::overcommit::Overcommit;
 use self::sleepers::Sleepers;
 pub(crate) use self::turn::{Action, Query, Turn, Waited, Wake};
 pub(crate) use self::view::SchedulePort;
@@ -47,6 +49,7 @@ pub(crate) struct Schedule {
     advice: Advice,
     watchdog: Watchdog,
     sleepers: Sleepers,
+    overcommit: Overcommit,
     /// When the next timer is due; [`Moment::NEVER`] if there is none.
     due: Moment,
     /// The worker that sleeps no longer than until this moment, because a timer was due then when
@@ -72,6 +75,7 @@ pub(crate) struct Figures {
     pub(crate) running: usize,
     pub(crate) idle: usize,
     pub(crate) blocked: usize,
+    pub(crate) excess: usize,
     pub(crate) wakes: u64,
     pub(crate) spurious: u64,
     pub(crate) blocks_found: u64,
@@ -87,6 +91,7 @@ impl Schedule {
             advice: Advice::new(),
             watchdog: Watchdog::default(),
             sleepers: Sleepers::default(),
+            overcommit: Overcommit::default(),
             due: Moment::NEVER,
             carrier: None,
             watches_time: false,
@@ -422,6 +427,7 @@ impl Schedule {
             running: self.workers.running(),
             idle: self.workers.idle(),
             blocked: self.workers.statuses().filter(is_blocked).count(),
+            excess: self.workers.excess(),
             wakes: self.wakes,
             spurious: self.spurious,
             blocks_found: self.sleepers.found(),

@@ -229,6 +229,9 @@ impl Schedule {
         }
         self.watchdog.due = Some(self.no_later_than_overdue(due));
         let is_calm = self.handed == std::mem::replace(&mut self.watchdog.handed, self.handed);
+        if !self.workers.has_room() {
+            self.overcommit(now, port);
+        }
         if self.workers.has_room() {
             // From here on, this worker takes what is queued, or enters the kernel's wait if no
             // worker is there. It stays the watchdog while the port is busy.

@@ -23,6 +23,8 @@ pub(crate) enum Status {
     /// Blocked in user code and not counted, without an announcement. Other workers must find out
     /// when it ends.
     FoundAsleep,
+    /// In user code with packets for so long that it is not counted until it waits.
+    Excess,
     /// In a wait, looking for packets.
     Searching,
     /// In a wait, on the list of idle workers: parked or in the kernel's wait.
@@ -62,6 +64,8 @@ pub(crate) struct WorkerTable {
     arrivals: u64,
     /// How many workers are [`Status::FoundAsleep`].
     presumed: usize,
+    /// How many workers are [`Status::Excess`].
+    excess: usize,
     places: Vec<WorkerState>,
     /// The waiting workers, newest last.
     idle: Vec<WorkerNumber>,
@@ -83,6 +87,7 @@ impl WorkerTable {
             called: 0,
             arrivals: 0,
             presumed: 0,
+            excess: 0,
             places: Vec::new(),
             idle: Vec::new(),
             beginnings: 0,
@@ -364,6 +369,33 @@ impl WorkerTable {
         true
     }
 
+    /// Returns how often workers have begun a wait.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
+    /// Returns how many workers run without being counted.
+    pub(crate) fn excess(&self) -> usize {
+        self.excess
+    }
+
+    /// Returns the running worker that left for user code first. Returns `None` if as many workers
+    /// as the concurrency value already run without being counted.
+    pub(crate) fn longest_running(&self) -> Option<WorkerNumber> {
+        if self.excess >= self.limit {
+            return None;
+        }
+        let running = self.statuses().filter(|(_, status)| *status == Status::Running);
+        running.map(|(worker, _)| worker).min_by_key(|it| self.places[*it].arrivals_before)
+    }
+
+    /// Stops counting `worker`, which runs, until it begins a wait.
+    pub(crate) fn exceed(&mut self, worker: WorkerNumber) {
+        self.running -= 1;
+        self.excess += 1;
+        self.places[worker].status = Status::Excess;
+    }
+
     /// Notes that a blocked worker runs again, which may exceed the concurrency value.
     pub(crate) fn unblock(&mut self, worker: WorkerNumber) {
         let status = self.places[worker].status;
@@ -384,6 +416,7 @@ impl WorkerTable {
                 self.searching -= 1;
             }
             Status::FoundAsleep => self.presumed -= 1,
+            Status::Excess => self.excess -= 1,
             Status::Searching => self.searching -= 1,
             Status::Vacant | Status::Away | Status::Blocked => {}
         }

@@ -281,7 +281,7 @@ pub(super) struct Rig {
     pub(super) notices: Vec<Notice>,
     /// Wake-ups wait until the test makes them.
     pub(super) delays: bool,
-    limit: usize,
+    pub(super) limit: usize,
     put_in: u32,
     wakes: u64,
     lists: u64,

@@ -476,3 +476,84 @@ fn what_a_thread_finds_in_the_look_with_which_it_comes_it_takes() {
     rig.run(1);
     assert_eq!(rig.port.threads[1].waited, Some(Waited::Packets), "{rig:#?}");
 }
+
+/// Worker 0 computes, and holds the only seat of a port that overcommits.
+fn computes(threads: usize, after: Duration) -> Rig {
+    let mut rig = rig(1, threads, SHORT);
+    rig.schedule.overcommit_after(after);
+    take_one(&mut rig, 0);
+    (1..threads).for_each(|worker| rig.run_wait(worker));
+    rig
+}
+
+#[test]
+fn a_port_that_overcommits_lets_another_thread_run_while_all_compute() {
+    let mut rig = computes(3, 10 * TICK);
+    rig.post();
+    let mut ticks = 0;
+    while rig.status(0) == Status::Running {
+        ticks += 1;
+        rig.pass(TICK);
+    }
+    // A look at most a tick later sees that something waits, and another one that it has waited.
+    assert!((10..=12).contains(&ticks), "{ticks}");
+    assert_eq!(rig.status(0), Status::Excess);
+    let (other, idle) = if is_out(&rig, 1) { (1, 2) } else { (2, 1) };
+    assert_eq!(rig.take_packet(other), Some(2));
+    assert_eq!((rig.schedule.figures().running, rig.schedule.figures().excess), (1, 1));
+    // At most twice the concurrency value.
+    rig.post();
+    (0..40).for_each(|_| rig.pass(TICK));
+    assert_eq!((rig.status(idle), queue(&rig)), (Status::Idle, vec![3]));
+    // An excess thread stops at its next wait, because the seat is taken.
+    rig.run_wait(0);
+    assert_eq!((rig.status(0), rig.schedule.figures().excess), (Status::Idle, 0));
+    assert_eq!(queue(&rig), [3]);
+    rig.run_wait(other);
+    assert_eq!(hand(&rig, other), [3]);
+}
+
+#[test]
+fn edges_and_timers_that_wait_let_another_thread_run_as_well() {
+    for timer in [false, true] {
+        let mut rig = computes(2, 5 * TICK);
+        if timer {
+            rig.post_in(2 * TICK);
+        } else {
+            rig.edge(1);
+        }
+        (0..12).for_each(|_| rig.pass(TICK));
+        assert_eq!((rig.status(0), hand(&rig, 1).len()), (Status::Excess, 1), "timer: {timer}");
+    }
+}
+
+#[test]
+fn no_other_thread_runs_while_nothing_waits_or_threads_come_to_wait() {
+    let mut rig = computes(2, 5 * TICK);
+    (0..30).for_each(|_| rig.pass(TICK));
+    assert_eq!(rig.status(0), Status::Running, "nothing waits");
+    for _ in 0..30 {
+        // The thread takes one packet at a time, and more remain.
+        rig.post();
+        rig.post();
+        rig.pass(2 * TICK);
+        rig.take_packet(0);
+        rig.wait(0, 1, None);
+        rig.run(0);
+        rig.settle();
+        assert_eq!(rig.schedule.figures().excess, 0, "it comes to wait in time");
+    }
+}
+
+#[test]
+fn without_the_option_packets_wait_however_long_all_compute() {
+    let mut rig = rig(1, 2, SHORT);
+    take_one(&mut rig, 0);
+    rig.run_wait(1);
+    rig.post();
+    (0..100).for_each(|_| rig.pass(TICK));
+    assert_eq!(
+        (rig.status(0), rig.status(1), queue(&rig)),
+        (Status::Running, Status::Idle, vec![2])
+    );
+}

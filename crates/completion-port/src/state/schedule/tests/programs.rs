@@ -51,7 +51,12 @@ pub(crate) struct Setting {
     pub(crate) observes: bool,
     /// How many edges the kernel reports at a time.
     pub(crate) edges: usize,
+    /// The port lets more threads run if packets have waited for [`OVERCOMMIT`].
+    pub(crate) overcommits: bool,
 }
+
+/// For how long packets wait before another thread may run, on a port that overcommits.
+const OVERCOMMIT: Duration = TICK.saturating_mul(3);
 
 fn rig(setting: Setting) -> Rig {
     let mut rig = Rig::new(setting.limit, setting.threads);
@@ -59,6 +64,9 @@ fn rig(setting: Setting) -> Rig {
     rig.port.detects = setting.detects;
     rig.port.observes = setting.observes;
     rig.port.edges = setting.edges;
+    if setting.overcommits {
+        rig.schedule.overcommit_after(OVERCOMMIT);
+    }
     rig.delays = true;
     rig
 }
@@ -124,10 +132,12 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
 
 /// Checks that idle threads soon take everything that they may take, if threads in user code do
 /// nothing more.
-fn everything_is_taken(rig: &mut Rig) {
+fn everything_is_taken(rig: &mut Rig, overcommits: bool) {
     rig.port.replacing = false;
     rig.settle();
-    (0..12).for_each(|_| rig.pass(TICK));
+    // Each of four threads may need [`OVERCOMMIT`], and a look before that.
+    let ticks = if overcommits { 28 } else { 12 };
+    (0..ticks).for_each(|_| rig.pass(TICK));
     let idle = rig.schedule.workers.idle();
     let is_left = !rig.port.queue.is_empty() || !rig.port.kernel.is_empty();
     let is_left = is_left || rig.port.due() <= rig.port.now;
@@ -137,6 +147,9 @@ fn everything_is_taken(rig: &mut Rig) {
             rig.schedule.loads, 0,
             "a thread keeps packets that it does not handle: {rig:#?}"
         );
+    }
+    if overcommits && idle > 0 && rig.schedule.workers.excess() < rig.limit {
+        assert!(!is_left, "no other thread may run, however long packets wait: {rig:#?}");
     }
     if idle > 0 && is_left && rig.port.detects {
         let is_missed = |worker: &usize| {
@@ -190,7 +203,7 @@ pub(crate) fn play(setting: Setting, events: Vec<Event>, closed_first: bool) {
     for event in events {
         apply(&mut rig, event, setting.threads);
     }
-    everything_is_taken(&mut rig);
+    everything_is_taken(&mut rig, setting.overcommits);
     let any = rig.port.threads.iter().any(|thread| !matches!(thread.does, Does::Gone));
     if any {
         all_are_dismissed(&mut rig, closed_first);
@@ -237,10 +250,11 @@ mod random {
     fn setting() -> impl Strategy<Value = Setting> {
         let packet = prop_oneof![Just(1_u64), Just(5), Just(30)];
         let edges = prop_oneof![Just(2_usize), Just(64)];
-        (1_usize..5, 1_usize..5, packet, any::<bool>(), any::<bool>(), edges).prop_map(
-            |(limit, threads, packet, detects, observes, edges)| {
+        let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+        (1_usize..5, 1_usize..5, packet, flags, edges).prop_map(
+            |(limit, threads, packet, (detects, observes, overcommits), edges)| {
                 let observes = detects && observes;
-                Setting { limit, threads, packet, detects, observes, edges }
+                Setting { limit, threads, packet, detects, observes, edges, overcommits }
             },
         )
     }

@@ -106,7 +106,11 @@ impl Rig {
                 Does::Gone => status == Status::Vacant,
                 Does::Out => matches!(
                     status,
-                    Status::Away | Status::Running | Status::Blocked | Status::FoundAsleep
+                    Status::Away
+                        | Status::Running
+                        | Status::Blocked
+                        | Status::FoundAsleep
+                        | Status::Excess
                 ),
                 does => {
                     matches!(status, Status::Idle | Status::Called | Status::Given)
@@ -148,6 +152,8 @@ impl Rig {
         assert_eq!(figures.idle, count(&[Status::Idle]));
         assert_eq!(figures.blocked, count(&[Status::Blocked, Status::FoundAsleep]));
         assert_eq!(workers.presumed_blocked(), count(&[Status::FoundAsleep]));
+        assert_eq!(figures.excess, count(&[Status::Excess]));
+        assert!(figures.excess <= self.limit);
         assert_eq!(workers.at_work(), counted + count(&[Status::Searching, Status::Called]));
         assert_eq!(
             workers.in_kernel(),
