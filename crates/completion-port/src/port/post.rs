@@ -115,7 +115,47 @@ impl<K, M, B> Port<K, M, B> {
     /// ```
     pub fn post_after(&self, message: M) -> Result<(), Refused<M>> {
         let worker = current_worker(&self.store.engine);
-        self.begin_post(message, Ok).map(|posting| posting.put_next(worker.as_deref()))
+        self.begin_post(message, Ok).map(|posting| posting.put_next(worker.as_deref(), false))
+    }
+
+    /// Queues a message for the current thread, as [`post_after`](Self::post_after) does, and moves
+    /// the message that was in front of it to the shared queue.
+    ///
+    /// So a thread keeps one message at a time: the newest. A handler that makes ten tasks ready
+    /// runs the last one next, and the other nine wake idle threads by the usual rules. Only a
+    /// message that the thread has put in front itself, and has not taken, is moved. It goes to the
+    /// end of the queue.
+    ///
+    /// # Errors
+    ///
+    /// As for [`post`](Self::post).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Packet, Port};
+    ///
+    /// let port: Port<(), &str> = Port::builder().build()?;
+    /// port.post("first")?;
+    /// port.post("second")?;
+    /// let mut batch = Batch::new();
+    /// let mut order = Vec::new();
+    /// while order.len() < 4 {
+    ///     for packet in port.wait(&mut batch, None)? {
+    ///         let Packet::Posted(message) = packet else { continue };
+    ///         if message == "first" {
+    ///             port.post_next("displaced")?;
+    ///             port.post_next("what follows")?;
+    ///         }
+    ///         order.push(message);
+    ///     }
+    /// }
+    /// assert_eq!(order, ["first", "what follows", "second", "displaced"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn post_next(&self, message: M) -> Result<(), Refused<M>> {
+        let worker = current_worker(&self.store.engine);
+        self.begin_post(message, Ok).map(|posting| posting.put_next(worker.as_deref(), true))
     }
 
     /// Posts a message at a future time. It is queued then, as by [`post`](Self::post), and never

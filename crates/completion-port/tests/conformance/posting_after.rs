@@ -34,6 +34,79 @@ on_every_system! {
         }
     }
 
+    /// Rule 48: one that displaces the message in front moves that to the end of the queue, and
+    /// nothing else.
+    fn a_message_posted_next_displaces_the_one_before_it(system: &System) {
+        for room in [1, 2, 64] {
+            let port = system.port::<(), usize>(1);
+            (0..3).for_each(|message| port.post(message).unwrap());
+            let mut batch = Batch::with_capacity(room);
+            let mut taken = Vec::new();
+            while taken.len() < 3 + 6 {
+                for packet in port.wait(&mut batch, system.soon()).unwrap() {
+                    let message = message(packet);
+                    taken.push(message);
+                    match message {
+                        // 10 and 11 are displaced.
+                        0 => (10..13).for_each(|message| port.post_next(message).unwrap()),
+                        // There is nothing to displace: what remains in the batch stays.
+                        1 => port.post_next(20).unwrap(),
+                        // The message of another call is displaced as well.
+                        2 => {
+                            port.post_after(30).unwrap();
+                            port.post_next(31).unwrap();
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            assert_eq!(taken, [0, 12, 1, 20, 2, 31, 10, 11, 30], "room {room}");
+            assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
+        }
+    }
+
+    /// Rule 48: what is displaced wakes an idle thread, as a post does, and what is in front stays.
+    fn a_displaced_message_goes_to_an_idle_thread(system: &System) {
+        with_takers(system, 2, |scope, port, takers, gate| {
+            takers.start(scope, 2, move |message| {
+                if message == 0 {
+                    port.post_next(1).unwrap();
+                    port.post_next(2).unwrap();
+                    gate.pass();
+                }
+            });
+            port.post(0).unwrap();
+            let (_, first) = takers.at_once("the first is taken");
+            let (message, other) = takers.at_once("the other thread is woken");
+            assert_eq!(message, 1);
+            assert_ne!(first, other);
+            gate.open();
+            assert_eq!(takers.hear("the last is taken").0, 2);
+            settle(system, port, 2);
+        });
+    }
+
+    /// Rule 48: from a thread that does not run here, or after 64 in a row, it is an ordinary
+    /// message, and displaces nothing.
+    fn a_message_posted_next_counts_like_one_posted_after(system: &System) {
+        let port = system.port::<(), usize>(1);
+        let mut batch = Batch::new();
+        port.post_next(0).unwrap();
+        port.post_next(1).unwrap();
+        let mut taken = Vec::new();
+        while taken.len() < 2 + 70 {
+            for packet in port.wait(&mut batch, system.soon()).unwrap() {
+                let message = message(packet);
+                taken.push(message);
+                if message == 0 || (100..169).contains(&message) {
+                    port.post_next(if message == 0 { 100 } else { message + 1 }).unwrap();
+                }
+            }
+        }
+        let own = (100..164).chain([1]).chain(164..170);
+        assert!(taken.iter().copied().eq([0].into_iter().chain(own)), "{taken:?}");
+    }
+
     /// Rule 48: it stays with its thread while that makes progress, however many others wait.
     fn a_message_posted_after_stays_with_its_thread(system: &System) {
         const ROUNDS: usize = 20;

@@ -121,7 +121,8 @@ impl Posting<'_> {
     /// Puts the message, which is in its cell, in front of the calling thread's chain.
     ///
     /// Queues it instead if the thread does not count as running. `worker` is the calling thread's.
-    pub(crate) fn put_next(mut self, worker: Option<&Worker>) {
+    /// With `displaces`, queues the message that was put there before it and is still in front.
+    pub(crate) fn put_next(mut self, worker: Option<&Worker>, displaces: bool) {
         let Some(worker) = worker.filter(|worker| worker.runs(self.hub.schedule())) else {
             return self.queue();
         };
@@ -132,10 +133,20 @@ impl Posting<'_> {
             queue.note_queued_one(lists, node);
         }
         let goes_next = worker.may_put_next();
+        let displaced = if goes_next && displaces && worker.own_left() > 0 {
+            queue.take_first(worker)
+        } else {
+            None
+        };
         let own = worker.own_left() + u32::from(goes_next);
         let wake = if goes_next {
             worker.put_in_front(node, queue.nodes().link(node));
-            schedule.kept(worker.number(), &queue.view(lists, worker))
+            schedule.keep(worker.number());
+            let called = displaced.and_then(|displaced| {
+                lists.push(queue.nodes(), displaced);
+                schedule.queued(&mut queue.view(lists, None))
+            });
+            called.or_else(|| schedule.look_after(&queue.view(lists, worker)))
         } else {
             // The thread soon returns to wait, and then finds this message and the other packets.
             lists.push(queue.nodes(), node);

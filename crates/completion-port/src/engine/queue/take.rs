@@ -140,7 +140,7 @@ impl Queue {
     }
 
     #[inline]
-    fn take_first(&self, worker: &Worker) -> Option<Node> {
+    pub(super) fn take_first(&self, worker: &Worker) -> Option<Node> {
         loop {
             let node = match worker.chain() {
                 NIL => return None,

@@ -264,13 +264,13 @@ impl Schedule {
         self.look_after(port)
     }
 
-    /// Counts a packet that the running `worker` has put in front of its remaining packets.
-    pub(crate) fn kept(&mut self, worker: WorkerNumber, port: &impl SchedulePort) -> Option<Wake> {
+    /// Counts a packet that the running `worker` has put in front of its remaining packets. The
+    /// caller then calls [`Schedule::look_after`], or has woken a thread.
+    pub(crate) fn keep(&mut self, worker: WorkerNumber) {
         self.handed += 1;
         if !std::mem::replace(&mut self.loaded[worker], true) {
             self.loads += 1;
         }
-        self.look_after(port)
     }
 
     /// Notes a new timer for `at`, which is earlier than all others.
