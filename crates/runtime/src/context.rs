@@ -1,0 +1,121 @@
+//! What the current thread has to do with a runtime.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use crate::runtime::Handle;
+use crate::shared::Shared;
+use crate::task::Runnable;
+
+/// Where the tasks go that this thread wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    /// To the front of the thread's packets: a task is being polled.
+    Next,
+    /// The first one into [`NEXT`]: a packet is being handled, and no task is polled.
+    Collected,
+    /// To the end of the queue: the task yields.
+    Queued,
+}
+
+thread_local! {
+    /// The runtimes that the thread has entered, innermost last.
+    static ENTERED: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+    /// The runtime whose pool the thread belongs to, by address.
+    static POOL: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
+    static WOKEN: Cell<Woken> = const { Cell::new(Woken::Next) };
+    static NEXT: Cell<Option<Runnable>> = const { Cell::new(None) };
+}
+
+/// Returns the innermost runtime that the thread has entered.
+pub(crate) fn current() -> Option<Handle> {
+    ENTERED.try_with(|entered| entered.borrow().last().cloned()).ok().flatten()
+}
+
+/// While this exists, the thread is in the context of a runtime.
+#[derive(Debug)]
+#[must_use = "dropping it leaves the runtime"]
+pub struct Entered {
+    depth: usize,
+    /// The guards of a thread are dropped on that thread.
+    _thread: std::marker::PhantomData<*const ()>,
+}
+
+pub(crate) fn enter(handle: Handle) -> Entered {
+    let depth = ENTERED.with_borrow_mut(|entered| {
+        entered.push(handle);
+        entered.len()
+    });
+    Entered { depth, _thread: std::marker::PhantomData }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // Guards that were dropped out of order leave their runtime when an outer one does.
+        let left = ENTERED.try_with(|entered| {
+            let mut entered = entered.borrow_mut();
+            let kept = entered.len().min(self.depth - 1);
+            entered.split_off(kept)
+        });
+        drop(left);
+    }
+}
+
+/// Makes the current thread one of the pool of `shared`.
+pub(crate) fn join_pool(shared: &Arc<Shared>) {
+    POOL.set(Arc::as_ptr(shared));
+}
+
+/// Returns whether the current thread belongs to the pool of `shared`.
+pub(crate) fn is_in_pool(shared: &Shared) -> bool {
+    POOL.try_with(|pool| std::ptr::eq(pool.get(), shared)).unwrap_or(false)
+}
+
+/// Decides about a task that the current thread has woken. Returns it unless it was collected; and
+/// whether it goes first, or to the end of the queue.
+pub(crate) fn accept_woken(shared: &Shared, runnable: Runnable) -> Option<(Runnable, bool)> {
+    if !is_in_pool(shared) {
+        return Some((runnable, false));
+    }
+    match WOKEN.get() {
+        Woken::Next => Some((runnable, true)),
+        Woken::Queued => Some((runnable, false)),
+        Woken::Collected => match NEXT.take() {
+            None => {
+                NEXT.set(Some(runnable));
+                None
+            }
+            first => {
+                NEXT.set(first);
+                Some((runnable, false))
+            }
+        },
+    }
+}
+
+/// Calls `f`, and returns the first task of the current runtime that it wakes.
+pub(crate) fn collect_woken(f: impl FnOnce()) -> Option<Runnable> {
+    with_woken(Woken::Collected, f);
+    NEXT.take()
+}
+
+/// Returns the task that was collected before a panic.
+pub(crate) fn take_collected() -> Option<Runnable> {
+    NEXT.take()
+}
+
+/// Calls `f`, which wakes the current task. The task goes to the end of the queue.
+pub(crate) fn yielding(f: impl FnOnce()) {
+    with_woken(Woken::Queued, f);
+}
+
+fn with_woken(woken: Woken, f: impl FnOnce()) {
+    struct Restore(Woken);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            WOKEN.set(self.0);
+        }
+    }
+    let _restore = Restore(WOKEN.replace(woken));
+    f();
+}

@@ -1,0 +1,77 @@
+//! An async runtime in which tasks may block.
+//!
+//! Tasks, sockets and timers run on the threads of one [completion port](completion_port). The port
+//! keeps as many threads *running* as there are processors. When a task sleeps in the kernel, in
+//! `std::thread::sleep`, a contended mutex, `std::fs`, a name lookup or a database driver, another
+//! thread takes its place, and takes back what the sleeping thread has not run yet.
+//!
+//! # What may a task do?
+//!
+//! - **Block on anything.** On Linux, macOS and FreeBSD the other tasks continue within two
+//!   milliseconds, or immediately if the call is inside [`spawn_blocking`] or
+//!   [`Port::blocking`](completion_port::Port::blocking). On Windows, NetBSD and OpenBSD the system
+//!   does not report sleeping threads: there, an unannounced blocking call counts against the
+//!   concurrency value until it returns.
+//! - **Compute.** The tasks behind it are taken over by other threads. If all running threads have
+//!   computed for 10 ms, one more runs.
+//!
+//! What it must not do:
+//!
+//! - block every thread on something that itself needs a thread: 512 tasks that wait for a
+//!   condition variable, which the 513th would signal;
+//! - block in one branch of `join!` or `select!`: all branches are one task, so the others stop
+//!   until the call returns. Spawn the branch instead.
+//!
+//! # Examples
+//!
+//! ```
+//! use completion_port_runtime::{Runtime, net::TcpListener, spawn};
+//! use std::io::{Read, Write};
+//!
+//! let runtime = Runtime::new()?;
+//! let (address, server) = runtime.block_on(async {
+//!     let listener = TcpListener::bind("127.0.0.1:0").await?;
+//!     let address = listener.local_addr()?;
+//!     let server = spawn(async move {
+//!         loop {
+//!             let (stream, _) = listener.accept().await?;
+//!             spawn(async move {
+//!                 let mut buffer = [0; 1024];
+//!                 while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+//!                     std::thread::sleep(std::time::Duration::from_millis(1)); // harmless
+//!                     if stream.write_all(&buffer[..read]).await.is_err() {
+//!                         break;
+//!                     }
+//!                 }
+//!             });
+//!         }
+//!         #[allow(unreachable_code)]
+//!         Ok::<(), std::io::Error>(())
+//!     });
+//!     Ok::<_, std::io::Error>((address, server))
+//! })?;
+//! let mut client = std::net::TcpStream::connect(address)?;
+//! client.write_all(b"hello")?;
+//! let mut echo = [0; 5];
+//! client.read_exact(&mut echo)?;
+//! assert_eq!(&echo, b"hello");
+//! server.abort();
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod block_on;
+mod context;
+pub mod net;
+mod pool;
+mod readiness;
+mod runtime;
+mod shared;
+mod task;
+mod time;
+
+pub use context::Entered;
+pub use runtime::{Builder, Dump, Handle, Metrics, Runtime, Shutdown, spawn, spawn_blocking};
+pub use task::{AbortHandle, JoinError, JoinHandle, yield_now};
+pub use time::{
+    Elapsed, Interval, Sleep, Timeout, interval, sleep, sleep_until, timeout, timeout_at,
+};

@@ -1,0 +1,430 @@
+//! The runtime: how it is built, used and shut down.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::panic::Location;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use completion_port::{BlockDetection, Port};
+
+use crate::block_on;
+use crate::context::{self, Entered};
+use crate::pool::{Pool, PoolConfig};
+use crate::shared::Shared;
+use crate::task::{self, JoinHandle};
+
+/// How many threads may exist, unless the builder says otherwise.
+const LIMIT: usize = 512;
+
+/// After this time, more threads run if all running ones compute.
+const COMPUTING: Duration = Duration::from_millis(10);
+
+/// The settings of a [`Runtime`].
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::Runtime;
+///
+/// let runtime = Runtime::builder().concurrency(2).thread_name("server").build()?;
+/// assert_eq!(runtime.block_on(async { 6 * 7 }), 42);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct Builder {
+    concurrency: usize,
+    limit: usize,
+    name: String,
+    block_detection: BlockDetection,
+    computing: Option<Duration>,
+}
+
+impl Builder {
+    /// Sets how many threads may run tasks simultaneously. 0, the default, means the number of
+    /// processors that the process may use ([`std::thread::available_parallelism`]).
+    ///
+    /// A task that sleeps in the kernel does not count, once the runtime has detected it.
+    pub fn concurrency(mut self, threads: usize) -> Self {
+        self.concurrency = threads;
+        self
+    }
+
+    /// Sets how many threads may exist, 512 by default.
+    ///
+    /// If as many tasks block at the same time, no other task runs until one of them continues.
+    /// [`Metrics::stalls`] counts that.
+    ///
+    /// # Panics
+    ///
+    /// If `threads` is less than 2.
+    pub fn thread_limit(mut self, threads: usize) -> Self {
+        assert!(threads >= 2, "a runtime needs a thread that runs tasks, and one that waits");
+        self.limit = threads;
+        self
+    }
+
+    /// Sets the name of the threads, `runtime` by default.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets how the runtime detects that a task sleeps. See
+    /// [`PortBuilder::block_detection`](completion_port::PortBuilder::block_detection).
+    pub fn block_detection(mut self, detection: BlockDetection) -> Self {
+        self.block_detection = detection;
+        self
+    }
+
+    /// Sets after which time more threads run than the concurrency value, if all running ones
+    /// compute and others tasks wait: 10 ms by default, `None` for never. See
+    /// [`PortBuilder::overcommit_after`](completion_port::PortBuilder::overcommit_after).
+    pub fn overcommit_after(mut self, time: Option<Duration>) -> Self {
+        self.computing = time;
+        self
+    }
+
+    /// Starts the runtime's threads.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PortBuilder::build`](completion_port::PortBuilder::build), or that of the system
+    /// if it refuses the first thread.
+    pub fn build(self) -> io::Result<Runtime> {
+        let Self { concurrency, limit, name, block_detection, computing } = self;
+        let mut port = Port::builder().concurrency(concurrency).block_detection(block_detection);
+        if let Some(time) = computing {
+            port = port.overcommit_after(time);
+        }
+        let running = match concurrency {
+            0 => thread::available_parallelism().map_or(1, usize::from),
+            given => given,
+        };
+        // One more waits while these run.
+        let least = (running + 1).min(limit);
+        let pool = Pool::new(PoolConfig { name, limit, least });
+        let shared = Arc::new(Shared::new(port, pool)?);
+        Pool::start(&shared)?;
+        Ok(Runtime { handle: Handle(shared) })
+    }
+}
+
+/// A pool of threads that runs tasks, in which tasks may block.
+///
+/// Dropping it aborts the tasks and waits until they have ended; in a task, it does not wait. See
+/// [`Runtime::shutdown`].
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, spawn};
+/// use std::time::Duration;
+///
+/// let runtime = Runtime::new()?;
+/// let sum = runtime.block_on(async {
+///     let tasks: Vec<_> = (0..100_u32)
+///         .map(|number| {
+///             spawn(async move {
+///                 std::thread::sleep(Duration::from_millis(1)); // other tasks run meanwhile
+///                 number
+///             })
+///         })
+///         .collect();
+///     let mut sum = 0;
+///     for task in tasks {
+///         sum += task.await.unwrap();
+///     }
+///     sum
+/// });
+/// assert_eq!(sum, 4950);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Runtime {
+    handle: Handle,
+}
+
+/// What [`Runtime::shutdown`] does with tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "a task is waited for or aborted")]
+pub enum Shutdown {
+    /// They continue until they end. Tasks that they spawn are aborted.
+    Drain,
+    /// They are dropped, those that are being polled after that poll.
+    Abort,
+}
+
+impl Runtime {
+    /// Starts a runtime with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Builder::build`].
+    pub fn new() -> io::Result<Self> {
+        Self::builder().build()
+    }
+
+    /// Returns the default settings.
+    pub fn builder() -> Builder {
+        Builder {
+            concurrency: 0,
+            limit: LIMIT,
+            name: "runtime".to_owned(),
+            block_detection: BlockDetection::default(),
+            computing: Some(COMPUTING),
+        }
+    }
+
+    /// Returns a handle, which spawns tasks from anywhere.
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Runs a future on the current thread, in the context of this runtime. See
+    /// [`Handle::block_on`].
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.handle.block_on(future)
+    }
+
+    /// Spawns a task. See [`spawn`].
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.handle.spawn(future)
+    }
+
+    /// Ends the runtime: refuses new tasks, lets the existing ones end, and ends the threads.
+    ///
+    /// Waits for that until `timeout` has passed; `None` is no limit. Returns whether all tasks
+    /// have ended. If not, those that sleep or compute keep their threads until they return;
+    /// afterwards nothing of the runtime runs. Sockets and timers of an ended runtime fail with an
+    /// error.
+    ///
+    /// Called in a task of this runtime, it does not wait for that task.
+    pub fn shutdown(self, how: Shutdown, timeout: Option<Duration>) -> bool {
+        let shared = Arc::clone(self.handle.shared());
+        // The drop would do it again, without a limit.
+        std::mem::forget(self);
+        end(&shared, how, timeout)
+    }
+}
+
+/// Ends the runtime. Returns whether all tasks and threads have ended.
+fn end(shared: &Arc<Shared>, how: Shutdown, timeout: Option<Duration>) -> bool {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    // A thread of the pool cannot wait for itself.
+    let own = usize::from(context::is_in_pool(shared));
+    shared.begin_end();
+    if how == Shutdown::Drain {
+        shared.wait_until(deadline, || shared.tasks.len() <= own);
+    }
+    shared.tasks.abort_all();
+    let all_ended = shared.wait_until(deadline, || shared.tasks.len() <= own);
+    shared.pool.end();
+    shared.port.close();
+    let has_ended = shared.wait_until(deadline, || shared.pool.threads() <= own) && all_ended;
+    if has_ended && own == 0 {
+        shared.pool.join();
+    }
+    while shared.drop_refused() {}
+    has_ended
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let shared = self.handle.shared();
+        let timeout = context::is_in_pool(shared).then_some(Duration::ZERO);
+        end(shared, Shutdown::Abort, timeout);
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Runtime").field(&self.handle.metrics()).finish()
+    }
+}
+
+/// A handle of a [`Runtime`]: spawns tasks and runs futures from any thread.
+///
+/// It does not keep the runtime running. After the runtime has ended, tasks that it spawns are
+/// aborted.
+#[derive(Clone)]
+pub struct Handle(Arc<Shared>);
+
+impl Handle {
+    pub(crate) fn of(shared: Arc<Shared>) -> Self {
+        Self(shared)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
+    /// Returns the handle of the runtime that the current thread has entered: in a task, in
+    /// [`Handle::block_on`], or while a guard of [`Handle::enter`] exists.
+    #[must_use]
+    pub fn try_current() -> Option<Self> {
+        context::current()
+    }
+
+    /// Makes this the current runtime of the thread until the guard is dropped: [`spawn`], sockets
+    /// and timers use it.
+    pub fn enter(&self) -> Entered {
+        context::enter(self.clone())
+    }
+
+    /// Spawns a task on this runtime. See [`spawn`].
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        task::spawn(&self.0, future, Location::caller())
+    }
+
+    /// Runs a closure on a thread of the runtime. See [`spawn_blocking`].
+    #[track_caller]
+    pub fn spawn_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let shared = Arc::clone(&self.0);
+        let work = async move { shared.port.blocking(work) };
+        task::spawn(&self.0, work, Location::caller())
+    }
+
+    /// Runs a future on the current thread until it completes, in the context of this runtime.
+    ///
+    /// Tasks and sockets of the runtime continue on its own threads. In a task, this blocks the
+    /// task's thread, and another one takes its place.
+    ///
+    /// # Panics
+    ///
+    /// If the future panics.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let _entered = self.enter();
+        if context::is_in_pool(&self.0) {
+            return self.0.port.blocking(|| block_on::block_on(future));
+        }
+        block_on::block_on(future)
+    }
+
+    /// Returns what the runtime does now and has done.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        let stats = self.0.port.stats();
+        Metrics {
+            threads: self.0.pool.threads(),
+            idle_threads: self.0.pool.idle(),
+            blocked_threads: stats.blocked,
+            computing_threads: stats.excess,
+            tasks: self.0.tasks.len(),
+            queued: stats.queued,
+            blocks_found: stats.blocks_found,
+            stalls: self.0.pool.stalls(),
+        }
+    }
+
+    /// Returns a description of the runtime's tasks, threads and queue, for a program that stalls.
+    #[must_use]
+    pub fn dump(&self) -> Dump {
+        Dump {
+            tasks: self.0.tasks.places(),
+            port: format!("{:#?}", self.0.port),
+            metrics: self.metrics(),
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Handle").field(&self.metrics()).finish()
+    }
+}
+
+/// The state of a runtime. [`Handle::metrics`] returns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Threads that exist, without the one that starts the others.
+    pub threads: usize,
+    /// Threads that wait for tasks.
+    pub idle_threads: usize,
+    /// Threads whose task sleeps, as far as the runtime has detected it.
+    pub blocked_threads: usize,
+    /// Threads whose task has computed for so long that another thread runs in addition.
+    pub computing_threads: usize,
+    /// Tasks that have not ended.
+    pub tasks: usize,
+    /// Tasks, sockets and timers that wait for a thread.
+    pub queued: usize,
+    /// How often a task was found asleep.
+    pub blocks_found: u64,
+    /// How often every thread slept or computed for 100 ms, and no other could be started.
+    pub stalls: u64,
+}
+
+/// The tasks, threads and queue of a runtime. [`Handle::dump`] returns it.
+#[derive(Clone, Debug)]
+pub struct Dump {
+    metrics: Metrics,
+    tasks: Vec<&'static Location<'static>>,
+    port: String,
+}
+
+impl fmt::Display for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:#?}", self.metrics)?;
+        for place in &self.tasks {
+            writeln!(f, "task spawned at {place}")?;
+        }
+        f.write_str(&self.port)
+    }
+}
+
+/// Spawns a task on the current runtime.
+///
+/// The task runs whether or not its handle is awaited. A panic ends only the task, and is in the
+/// handle's result. Tasks may block: other tasks continue on other threads.
+///
+/// # Panics
+///
+/// Outside a runtime.
+#[track_caller]
+pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    here().spawn(future)
+}
+
+/// Runs a closure on a thread of the current runtime, in addition to the threads that run tasks.
+///
+/// A task may block or compute itself. This is for long computations, which should not count
+/// against the concurrency value, and for existing programs. Aborting its handle has an effect
+/// only before the closure begins.
+///
+/// # Panics
+///
+/// Outside a runtime.
+#[track_caller]
+pub fn spawn_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    here().spawn_blocking(work)
+}
+
+#[track_caller]
+fn here() -> Handle {
+    let Some(handle) = Handle::try_current() else { panic!("{}", crate::readiness::no_runtime()) };
+    handle
+}

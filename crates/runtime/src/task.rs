@@ -1,0 +1,328 @@
+//! Tasks: how a future is spawned, polled, aborted and joined.
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use pin_project_lite::pin_project;
+
+use crate::shared::Shared;
+
+/// A task that is ready to be polled. It carries what the runtime knows of it.
+pub(crate) type Runnable = async_task::Runnable<Arc<TaskInfo>>;
+
+/// What the runtime knows of a task.
+pub(crate) struct TaskInfo {
+    pub(crate) spawned_at: &'static Location<'static>,
+    is_aborted: AtomicBool,
+}
+
+/// The tasks that have not ended.
+#[derive(Default)]
+pub(crate) struct TaskList {
+    slots: Mutex<Slots>,
+}
+
+#[derive(Default)]
+struct Slots {
+    entries: Vec<Option<(Arc<TaskInfo>, Waker)>>,
+    free: Vec<usize>,
+}
+
+impl TaskList {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves a place for a task.
+    fn reserve(&self) -> usize {
+        let mut slots = self.lock();
+        slots.free.pop().unwrap_or_else(|| {
+            slots.entries.push(None);
+            slots.entries.len() - 1
+        })
+    }
+
+    fn set(&self, place: usize, info: Arc<TaskInfo>, waker: Waker) {
+        self.lock().entries[place] = Some((info, waker));
+    }
+
+    fn remove(&self, place: usize) {
+        let entry = {
+            let mut slots = self.lock();
+            slots.free.push(place);
+            slots.entries[place].take()
+        };
+        // Outside the lock: this may drop the task.
+        drop(entry);
+    }
+
+    /// Returns how many tasks have not ended.
+    pub(crate) fn len(&self) -> usize {
+        let slots = self.lock();
+        slots.entries.len() - slots.free.len()
+    }
+
+    /// Aborts all tasks.
+    pub(crate) fn abort_all(&self) {
+        let all: Vec<_> = self.lock().entries.iter().flatten().cloned().collect();
+        for (info, waker) in all {
+            info.abort(&waker);
+        }
+    }
+
+    /// Returns where the tasks were spawned.
+    pub(crate) fn places(&self) -> Vec<&'static Location<'static>> {
+        self.lock().entries.iter().flatten().map(|(info, _)| info.spawned_at).collect()
+    }
+}
+
+impl TaskInfo {
+    fn abort(&self, waker: &Waker) {
+        self.is_aborted.store(true, Relaxed);
+        // The task is polled once more, and then sees the flag: the wake orders the two.
+        waker.wake_by_ref();
+    }
+}
+
+pin_project! {
+    /// The future of a task, with everything that must happen when it ends.
+    #[project = SpawnedProjection]
+    struct Spawned<F> {
+        #[pin]
+        future: Option<F>,
+        info: Arc<TaskInfo>,
+        ended: Ended,
+    }
+}
+
+/// Takes the task out of the list when its future has been dropped.
+struct Ended {
+    shared: Arc<Shared>,
+    place: usize,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.shared.tasks.remove(self.place);
+        self.shared.task_ended();
+    }
+}
+
+impl<F: Future> Future for Spawned<F> {
+    type Output = Result<F::Output, JoinError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let result = if this.info.is_aborted.load(Relaxed) {
+            Err(JoinError(Reason::Aborted))
+        } else {
+            let future = this.future.as_mut().as_pin_mut();
+            let future = future.expect("the task is not polled after its end");
+            match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(output)) => Ok(output),
+                Err(panic) => Err(JoinError(Reason::Panicked(panic))),
+            }
+        };
+        // The join handle sees the end only after the future has been dropped.
+        let dropped = catch_unwind(AssertUnwindSafe(|| this.future.set(None)));
+        Poll::Ready(match dropped {
+            Ok(()) => result,
+            Err(panic) => Err(JoinError(Reason::Panicked(panic))),
+        })
+    }
+}
+
+/// Spawns a task. Its first poll is queued.
+pub(crate) fn spawn<F>(
+    shared: &Arc<Shared>,
+    future: F,
+    spawned_at: &'static Location<'static>,
+) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let is_open = shared.is_open();
+    let info = Arc::new(TaskInfo { spawned_at, is_aborted: AtomicBool::new(false) });
+    let place = shared.tasks.reserve();
+    let ended = Ended { shared: Arc::clone(shared), place };
+    let spawned = Spawned { future: Some(future), info: Arc::clone(&info), ended };
+    let schedule = {
+        let shared = Arc::clone(shared);
+        move |runnable: Runnable| shared.schedule(runnable)
+    };
+    let (runnable, task) =
+        async_task::Builder::new().metadata(Arc::clone(&info)).spawn(move |_| spawned, schedule);
+    let waker = runnable.waker();
+    shared.tasks.set(place, Arc::clone(&info), waker.clone());
+    if is_open {
+        shared.post(runnable);
+    } else {
+        // The runtime has ended: the future is dropped here, and the handle reports that.
+        drop(runnable);
+    }
+    JoinHandle { task: Some(task.fallible()), abort: AbortHandle { info, waker } }
+}
+
+/// A spawned task: awaiting it returns the task's output.
+///
+/// Dropping it detaches the task, which continues.
+#[must_use = "dropping it detaches the task; `drop` says so"]
+pub struct JoinHandle<T> {
+    task: Option<async_task::FallibleTask<Result<T, JoinError>, Arc<TaskInfo>>>,
+    abort: AbortHandle,
+}
+
+impl<T> JoinHandle<T> {
+    /// Ends the task at its next poll, which drops its future. Awaiting it then returns an error
+    /// ([`JoinError::is_aborted`]), unless the task had already completed.
+    ///
+    /// A task that is being polled ends after that poll, even if it blocks.
+    pub fn abort(&self) {
+        self.abort.abort();
+    }
+
+    /// Returns a handle that aborts the task.
+    pub fn abort_handle(&self) -> AbortHandle {
+        self.abort.clone()
+    }
+
+    /// Returns whether the task has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.task.as_ref().is_none_or(async_task::FallibleTask::is_finished)
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let task = self.task.as_mut().expect("polled after it was ready");
+        Pin::new(task).poll(context).map(|result| {
+            self.task = None;
+            // Without a result, the runtime has dropped the task without polling it again.
+            result.unwrap_or(Err(JoinError(Reason::Aborted)))
+        })
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.detach();
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle")
+            .field("is_finished", &self.is_finished())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Aborts a task. See [`JoinHandle::abort`].
+#[derive(Clone)]
+pub struct AbortHandle {
+    info: Arc<TaskInfo>,
+    waker: Waker,
+}
+
+impl AbortHandle {
+    /// Ends the task, as [`JoinHandle::abort`] does.
+    pub fn abort(&self) {
+        self.info.abort(&self.waker);
+    }
+}
+
+impl fmt::Debug for AbortHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AbortHandle")
+            .field("spawned_at", &self.info.spawned_at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a task has no output: it panicked, or was aborted.
+pub struct JoinError(Reason);
+
+enum Reason {
+    Aborted,
+    Panicked(Box<dyn Any + Send>),
+}
+
+impl JoinError {
+    /// Returns whether the task was aborted, by its handle or by the end of its runtime.
+    #[must_use]
+    pub fn is_aborted(&self) -> bool {
+        matches!(self.0, Reason::Aborted)
+    }
+
+    /// Returns whether the task panicked.
+    #[must_use]
+    pub fn is_panic(&self) -> bool {
+        !self.is_aborted()
+    }
+
+    /// Returns the payload of the task's panic, or the error if the task did not panic.
+    ///
+    /// # Errors
+    ///
+    /// The error itself if the task was aborted.
+    pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, Self> {
+        match self.0 {
+            Reason::Panicked(panic) => Ok(panic),
+            Reason::Aborted => Err(self),
+        }
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_aborted() { "JoinError::Aborted" } else { "JoinError::Panicked" })
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reason::Panicked(panic) = &self.0 else { return f.write_str("the task was aborted") };
+        let text = panic.downcast_ref::<&str>().copied();
+        match text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)) {
+            Some(text) => write!(f, "the task panicked: {text}"),
+            None => f.write_str("the task panicked"),
+        }
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+// The payload is only moved out or read through `downcast_ref` of `'static` types by the owner.
+impl From<JoinError> for std::io::Error {
+    fn from(error: JoinError) -> Self {
+        Self::other(error.to_string())
+    }
+}
+
+/// Lets other tasks run: the task goes to the end of the queue.
+///
+/// Cancelling it loses nothing.
+pub async fn yield_now() {
+    let mut has_yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        crate::context::yielding(|| context.waker().wake_by_ref());
+        Poll::Pending
+    })
+    .await;
+}
