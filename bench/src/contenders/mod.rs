@@ -19,6 +19,7 @@ pub(crate) use crate::system::Listening;
 mod here;
 pub(crate) mod nonblocking;
 mod ours;
+mod runtime;
 #[cfg(test)]
 pub(crate) mod tests;
 mod threads;

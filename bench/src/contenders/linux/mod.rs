@@ -1,7 +1,7 @@
 //! The contenders on Linux.
 
 pub(crate) use self::reading::all as reading;
-use super::{Contender, Listening, Server, nonblocking, ours, threads, tokio, version};
+use super::{Contender, Listening, Server, nonblocking, ours, runtime, threads, tokio, version};
 
 mod compio;
 mod dealer;
@@ -37,6 +37,7 @@ pub(crate) fn all() -> Vec<Contender> {
         mio::contender(),
         polling::contender(),
         tokio::contender(),
+        runtime::contender(),
         compio::contender(),
         monoio::contender(),
     ]
