@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::thread;
@@ -644,4 +645,22 @@ fn many_echoes_by_operations_cost_one_wait_for_each_batch() {
         assert_eq!(of(calls, &WAITS), 2 * ROUNDS, "{calls:?}");
         assert_eq!(calls.total(), ROUNDS * (2 + 16 * 4), "{calls:?}");
     });
+}
+
+#[test]
+#[ignore = "run under the counter by `switching_makes_no_call`"]
+fn switching_counted() {
+    let port: Port<Arc<UnixStream>> = Port::builder().concurrency(1).build().unwrap();
+    let (ours, _theirs) = pairs(1);
+    let token = port.associate(Arc::new(ours.into_iter().next().unwrap())).unwrap();
+    let token = section(|| {
+        let id = token.share().unwrap();
+        port.unshare(id).unwrap().map_key(|key| key).unwrap()
+    });
+    drop(token);
+}
+
+#[test]
+fn switching_makes_no_call() {
+    check("switching_counted", |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
 }

@@ -359,5 +359,7 @@ pub(super) fn kind_of(refusal: Refusal) -> ErrorKind {
         Refusal::NotRegistered => ErrorKind::NotRegistered,
         Refusal::Removing => ErrorKind::Removing,
         Refusal::Held => ErrorKind::KeyHeld,
+        Refusal::Shared => ErrorKind::KeyShared,
+        Refusal::NotShared => ErrorKind::NotShared,
     }
 }

@@ -58,6 +58,7 @@ mod registration;
 mod release;
 mod removal;
 mod seats;
+mod switching;
 mod table;
 mod taking_back;
 mod time_limits;
