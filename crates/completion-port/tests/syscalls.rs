@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use completion_port::{
     Batch, BlockDetection, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Port, Ready,
-    Registration, Started,
+    Registration, SharedFile, Started,
 };
 use testkit::SOON;
 use testkit::syscalls::{Counts, count, section};
@@ -663,4 +663,31 @@ fn switching_counted() {
 #[test]
 fn switching_makes_no_call() {
     check("switching_counted", |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
+}
+
+fn read_now<'p>(token: Ready<'p, UnixStream>, file: &SharedFile) -> Ready<'p, UnixStream> {
+    match token.start_now(file.read_at(Vec::with_capacity(64), 0)).unwrap() {
+        Started::Completed((token, Outcome::Read(Ok(64..), _))) => token,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+#[ignore = "run under the counter by `a_read_without_an_association_costs_one_call`"]
+fn a_read_without_an_association_counted() {
+    let port: Port<UnixStream> = Port::builder().concurrency(1).build().unwrap();
+    let (ours, _theirs) = pairs(1);
+    let mut token = port.associate(ours.into_iter().next().unwrap()).unwrap();
+    let file = SharedFile::new(fs::File::open("/proc/self/exe").unwrap());
+    // It asks for the file's flags once.
+    token = read_now(token, &file);
+    let token = section(|| (0..ROUNDS).fold(token, |token, _| read_now(token, &file)));
+    drop(token);
+}
+
+#[test]
+fn a_read_without_an_association_costs_one_call() {
+    check("a_read_without_an_association_counted", |calls| {
+        assert_eq!((calls.of(libc::SYS_preadv2), calls.total()), (ROUNDS, ROUNDS), "{calls:?}");
+    });
 }

@@ -117,7 +117,7 @@ impl Context {
 
     /// Returns the port's number in the table of descriptors.
     #[inline]
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 

@@ -187,7 +187,7 @@ impl Engine {
             let Some(op) = self.nodes().find_op(op_index) else { break };
             // A file operation is leaked in a forked child: another thread of the parent may have
             // been moving it to or from the back end.
-            if op.is_in_flight() && !(forked && self.is_file(op.slot())) {
+            if op.is_in_flight() && !(forked && (op.is_on_file() || self.is_file(op.slot()))) {
                 remains.operations.push(op_index);
                 let reason = op.cancelled().unwrap_or(EndReason::Cancelled);
                 if !forked {

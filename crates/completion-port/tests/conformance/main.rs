@@ -28,6 +28,7 @@ mod edge;
 mod enabling;
 mod errors;
 mod files;
+mod files_apart;
 mod files_ending;
 #[cfg(target_os = "linux")]
 mod forks;

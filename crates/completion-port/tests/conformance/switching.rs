@@ -191,7 +191,7 @@ on_every_system! {
         let id = token.share().unwrap();
         port.start(id, Operation::send(b"y".to_vec())).unwrap();
         far.write(b"z").unwrap();
-        finished(&port, system).into_parts();
+        drop(finished(&port, system));
         let token = port.unshare(id).unwrap();
         token.rearm_as(Interest::IN, OneShot::Edge).unwrap();
         assert_eq!(ready(&port, system).events(), Events::IN);

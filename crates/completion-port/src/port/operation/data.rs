@@ -217,7 +217,10 @@ pub(in crate::port) fn take_outcome<B, R>(
             return match bytes {
                 Bytes::Received => then(Outcome::Received(Ok(len), buffer)),
                 Bytes::Sent => then(Outcome::Sent(Ok(len), buffer)),
-                Bytes::Read => then(Outcome::Read(Ok(len), buffer)),
+                Bytes::Read => {
+                    data.operation.release_file();
+                    then(Outcome::Read(Ok(len), buffer))
+                }
             };
         }
     }

@@ -15,7 +15,7 @@ use crate::port::token::{Held, Ready};
 use crate::state::moment::Moment;
 use crate::state::slot::Drained;
 use crate::types::buffer::Buffer;
-use crate::types::error::{Call, Error, ErrorKind, Refused, Result};
+use crate::types::error::{Error, ErrorKind, Refused, Result};
 use crate::types::interest::Direction;
 use crate::types::interest::Events;
 
@@ -170,7 +170,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ///
     /// See [`Port::associate`](crate::Port::associate).
     pub fn start(self, operation: Operation<B>) -> Result<OpId, Refused<(K, Operation<B>)>> {
-        let (op_index, entry) = match self.prepare(operation.call()) {
+        let (op_index, entry) = match self.prepare(&operation) {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.refuse_operation(error, operation)),
         };
@@ -237,7 +237,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         mut self,
         operation: Operation<B>,
     ) -> Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
-        let (op_index, entry) = match self.prepare(operation.call()) {
+        let (op_index, entry) = match self.prepare(&operation) {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.refuse_operation(error, operation)),
         };
@@ -283,10 +283,10 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// Returns the op index for an operation of this token, and the registration's [`OpEntry`].
     #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
     #[inline(always)]
-    fn prepare(&self, call: Call) -> Result<(u32, &'p OpEntry)> {
+    fn prepare(&self, operation: &Operation<B>) -> Result<(u32, &'p OpEntry)> {
         let Held { store, slot, index, .. } = self.held;
-        let engine = &store.engine;
-        if slot.word().is_borrowed() {
+        let (engine, call) = (&store.engine, operation.call());
+        if slot.word().is_borrowed() && operation.uses_the_key() {
             return Err(Error::new(call, ErrorKind::NotOwned));
         }
         if !self.has_its_descriptor() {
