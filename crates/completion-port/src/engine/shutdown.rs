@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use super::Engine;
 use super::context::{Context, PortPhase, name_of};
 use super::queue::{Hub, PendingWake};
+use super::registry::NO_DESCRIPTOR;
 use crate::state::moment::Moment;
 use crate::state::operations::{EndReason, Op};
 use crate::state::queue::{OP, POSTED, cell_of};
@@ -208,7 +209,7 @@ impl Engine {
                     self.release_number(name_of(index, word.generation()));
                 }
                 slot.free();
-                if !word.is_held() {
+                if !word.is_held() && slot.descriptor() != NO_DESCRIPTOR {
                     remains.keys.push(index);
                 }
             }

@@ -188,7 +188,11 @@ impl<B> PortBuilder<B> {
         if self.queue_delays {
             engine.measure_delays(true);
         }
-        Ok(Port { store: Store::new(engine, kernel), messages: Cells::new() })
+        Ok(Port {
+            store: Store::new(engine, kernel),
+            messages: Cells::new(),
+            messages_of: Cells::new(),
+        })
     }
 }
 

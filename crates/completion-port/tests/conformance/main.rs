@@ -30,6 +30,7 @@ mod errors;
 mod files;
 mod files_apart;
 mod files_ending;
+mod files_posted;
 #[cfg(target_os = "linux")]
 mod forks;
 mod hangup;

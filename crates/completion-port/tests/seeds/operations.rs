@@ -580,6 +580,7 @@ impl World {
             }
             (Sort::Receive, _) => Operation::recv(tray()),
             (Sort::ReceiveFrom, _) => Operation::recv_from(tray()),
+            (Sort::Write, _) if in_link.is_multiple_of(2) => self.file.write_at(tray(), 0),
             (Sort::Write, _) => Operation::write_at(tray(), 0),
             (Sort::Send, Kind::Datagrams) => {
                 let far = link.peer().expect("it is never reset");

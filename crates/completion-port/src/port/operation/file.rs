@@ -1,6 +1,7 @@
 //! Files that are not registered, and the operations on them.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -53,6 +54,10 @@ use crate::types::source::{Descriptor, KernelId, Source, SourceName};
 /// ```
 #[derive(Clone)]
 pub struct SharedFile(Arc<Opened<dyn Send + Sync>>);
+
+// Nothing reaches the program's value but its drop, so a panic elsewhere cannot show it half changed.
+impl UnwindSafe for SharedFile {}
+impl RefUnwindSafe for SharedFile {}
 
 struct Opened<F: ?Sized> {
     name: SourceName,

@@ -18,6 +18,7 @@ mod completed;
 pub(super) mod data;
 mod file;
 mod kinds;
+pub(super) mod message;
 mod outcome;
 mod start;
 mod submit;

@@ -9,7 +9,7 @@ use crate::memory::trace::traces_packets;
 use crate::port::current::{current_worker, with_current_worker};
 use crate::port::operation::attempt::{AttemptTarget, UnstartedOp, settle, unload};
 use crate::port::operation::complete::trace_completed;
-use crate::port::operation::data::take_outcome;
+use crate::port::operation::data::{Brings, take_outcome};
 use crate::port::operation::{OpData, OpId, Operation, Outcome, Started};
 use crate::port::token::{Held, Ready};
 use crate::state::moment::Moment;
@@ -175,12 +175,12 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             Err(error) => return Err(self.refuse_operation(error, operation)),
         };
         let Some(direction) = self.awaits_edge(&operation) else {
-            let cell = self.held.store.load(op_index, operation, false);
+            let cell = self.held.store.load(op_index, operation, Brings::Token);
             return self.start_by_trying(cell, op_index, entry);
         };
         let deadline = operation.ends_at(self.held.store.engine.backend());
         self.trace_started(&operation);
-        let cell = self.held.store.load(op_index, operation, false);
+        let cell = self.held.store.load(op_index, operation, Brings::Token);
         let held = self.into_held();
         let (name, step) = held.lend_to_wait(op_index, entry, direction, deadline);
         if let Ok(Step::Waits) = step {
@@ -244,7 +244,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         if let Some(direction) = self.awaits_edge(&operation) {
             let deadline = operation.ends_at(self.held.store.engine.backend());
             self.trace_started(&operation);
-            let cell = self.held.store.load(op_index, operation, false);
+            let cell = self.held.store.load(op_index, operation, Brings::Token);
             let held = self.into_held();
             let (name, step) = held.lend_to_wait(op_index, entry, direction, deadline);
             if let Ok(Step::Waits) = step {
@@ -253,7 +253,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             let lent = StartingOp { held, cell, name, step };
             return lent.go_on(op_index, None).map(into_started);
         }
-        let cell = self.held.store.load(op_index, operation, false);
+        let cell = self.held.store.load(op_index, operation, Brings::Token);
         let attempt = self.try_first(cell, op_index, entry);
         if !attempt.is_over() || self.held.store.engine.forked() {
             return self.put_in_flight(cell, op_index, entry, attempt).map(into_started);
