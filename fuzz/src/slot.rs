@@ -238,12 +238,17 @@ impl Model {
 
     fn enable(&mut self, bytes: &mut Reader<'_>) {
         let (generation, is_named) = self.named(bytes);
-        let (mut mode, drained) = (mode(bytes), drained(bytes));
-        // The engine refuses the other kind.
-        mode.one_shot &= !self.shared;
-        let done = self.slot.enable(generation, mode, || drained, self.poll);
+        let (mode, drained) = (mode(bytes), drained(bytes));
+        let may_be_shared = mode.one_shot && !self.slot.word().mode().one_shot;
+        let mut done = self.slot.enable(generation, mode, || drained, self.poll);
+        if done == Err(Refusal::Shared) && !self.shared && bytes.choice() {
+            // The engine knows that it is not.
+            done = self.slot.enable_unshared(generation, mode, || drained, self.poll);
+            assert_ne!(done, Err(Refusal::Shared));
+        }
         match self.admits(is_named) {
             Ok(()) if self.is_away() => assert_eq!(done, Err(Refusal::Held)),
+            Ok(()) if done == Err(Refusal::Shared) => assert!(may_be_shared),
             Ok(()) => {
                 [self.enabled, self.timed, self.late] = [true, false, false];
                 self.follow(done.expect("nothing is against it"));
@@ -372,11 +377,26 @@ impl Model {
         usize::from(bytes.choice())
     }
 
-    /// Operations of a registration without tokens are started by its name.
+    /// Operations of a registration without tokens are started by its name. Or its key goes back to
+    /// a token.
     fn share(&mut self, bytes: &mut Reader<'_>) {
         let (generation, is_named) = self.named(bytes);
         let queue = Self::queue(bytes);
         if self.is_away() || self.slot.word().mode().one_shot {
+            return;
+        }
+        if bytes.byte().is_multiple_of(4) {
+            let reclaimed = self.slot.reclaim(generation);
+            match self.admits(is_named) {
+                Ok(()) if self.node == Node::Rests && !self.shared => {
+                    assert_eq!(reclaimed, Ok(()));
+                    assert!(self.slot.word().mode().one_shot);
+                    [self.enabled, self.timed] = [false; 2];
+                    self.node = Node::Held;
+                }
+                Ok(()) => assert_eq!(reclaimed, Err(Refusal::Shared)),
+                Err(refusal) => assert_eq!(reclaimed, Err(refusal)),
+            }
             return;
         }
         let shared = self.slot.share(generation, DIRECTIONS[queue]);
@@ -642,7 +662,14 @@ impl Model {
             }
             _ => {}
         }
-        let next = self.slot.put_back(mode, timed, drained, self.poll);
+        let opens = mode.is_none() && self.slot.word().mode().one_shot && bytes.choice();
+        let next = if opens {
+            // From now on operations share the key.
+            self.slot.open(drained, self.poll)
+        } else {
+            self.slot.put_back(mode, timed, drained, self.poll)
+        };
+        assert!(!(opens && self.slot.word().mode().one_shot));
         if self.closed {
             assert_eq!(next, SlotStep::Gone);
             return self.free();

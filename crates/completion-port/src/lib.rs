@@ -247,7 +247,7 @@ pub use port::batch::Batch;
 pub use port::changes::{Changes, RefusedChange};
 pub use port::deadline::{Deadline, TimerId};
 pub use port::operation::{
-    Completed, OpId, Operation, Outcome, SharedCompleted, SharedId, Started,
+    Completed, OpId, Operation, Outcome, SharedCompleted, SharedFile, SharedId, Started,
 };
 pub use port::packets::{Notified, Packet, Packets};
 pub use port::raw;

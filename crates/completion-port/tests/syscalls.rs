@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::thread;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use completion_port::{
     Batch, BlockDetection, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Port, Ready,
-    Registration, Started,
+    Registration, SharedFile, Started,
 };
 use testkit::SOON;
 use testkit::syscalls::{Counts, count, section};
@@ -643,5 +644,50 @@ fn many_echoes_by_operations_cost_one_wait_for_each_batch() {
     check("many_echoes_by_operations_counted", |calls| {
         assert_eq!(of(calls, &WAITS), 2 * ROUNDS, "{calls:?}");
         assert_eq!(calls.total(), ROUNDS * (2 + 16 * 4), "{calls:?}");
+    });
+}
+
+#[test]
+#[ignore = "run under the counter by `switching_makes_no_call`"]
+fn switching_counted() {
+    let port: Port<Arc<UnixStream>> = Port::builder().concurrency(1).build().unwrap();
+    let (ours, _theirs) = pairs(1);
+    let token = port.associate(Arc::new(ours.into_iter().next().unwrap())).unwrap();
+    let token = section(|| {
+        let id = token.share().unwrap();
+        port.unshare(id).unwrap().map_key(|key| key).unwrap()
+    });
+    drop(token);
+}
+
+#[test]
+fn switching_makes_no_call() {
+    check("switching_counted", |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
+}
+
+fn read_now<'p>(token: Ready<'p, UnixStream>, file: &SharedFile) -> Ready<'p, UnixStream> {
+    match token.start_now(file.read_at(Vec::with_capacity(64), 0)).unwrap() {
+        Started::Completed((token, Outcome::Read(Ok(64..), _))) => token,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+#[ignore = "run under the counter by `a_read_without_an_association_costs_one_call`"]
+fn a_read_without_an_association_counted() {
+    let port: Port<UnixStream> = Port::builder().concurrency(1).build().unwrap();
+    let (ours, _theirs) = pairs(1);
+    let mut token = port.associate(ours.into_iter().next().unwrap()).unwrap();
+    let file = SharedFile::new(fs::File::open("/proc/self/exe").unwrap());
+    // It asks for the file's flags once.
+    token = read_now(token, &file);
+    let token = section(|| (0..ROUNDS).fold(token, |token, _| read_now(token, &file)));
+    drop(token);
+}
+
+#[test]
+fn a_read_without_an_association_costs_one_call() {
+    check("a_read_without_an_association_counted", |calls| {
+        assert_eq!((calls.of(libc::SYS_preadv2), calls.total()), (ROUNDS, ROUNDS), "{calls:?}");
     });
 }

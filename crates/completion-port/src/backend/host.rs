@@ -9,6 +9,7 @@ use super::thread::Thread;
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::types::error::Fault;
+use crate::types::source::KernelId;
 
 /// The process and its clock. Any thread may call these methods at any time.
 pub(crate) trait Host: Send + Sync {
@@ -30,6 +31,11 @@ pub(crate) trait Host: Send + Sync {
 
     /// Identifies the process that created this host.
     fn origin(&self) -> Origin;
+
+    /// Returns the kernel that assigns the descriptor numbers.
+    fn kernel_id(&self) -> KernelId {
+        KernelId::SYSTEM
+    }
 
     /// Returns the table that says which port holds which descriptor number of this kernel.
     ///

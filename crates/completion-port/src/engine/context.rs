@@ -117,7 +117,7 @@ impl Context {
 
     /// Returns the port's number in the table of descriptors.
     #[inline]
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
@@ -359,5 +359,7 @@ pub(super) fn kind_of(refusal: Refusal) -> ErrorKind {
         Refusal::NotRegistered => ErrorKind::NotRegistered,
         Refusal::Removing => ErrorKind::Removing,
         Refusal::Held => ErrorKind::KeyHeld,
+        Refusal::Shared => ErrorKind::KeyShared,
+        Refusal::NotShared => ErrorKind::NotShared,
     }
 }

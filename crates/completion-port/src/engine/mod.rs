@@ -27,6 +27,7 @@ mod operations;
 mod queue;
 mod registry;
 mod removal;
+mod sharing;
 mod shutdown;
 mod wait;
 mod worker;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use super::Engine;
 use super::context::{Context, PortPhase, name_of};
 use super::queue::{Hub, PendingWake};
+use super::registry::NO_DESCRIPTOR;
 use crate::state::moment::Moment;
 use crate::state::operations::{EndReason, Op};
 use crate::state::queue::{OP, POSTED, cell_of};
@@ -187,7 +188,7 @@ impl Engine {
             let Some(op) = self.nodes().find_op(op_index) else { break };
             // A file operation is leaked in a forked child: another thread of the parent may have
             // been moving it to or from the back end.
-            if op.is_in_flight() && !(forked && self.is_file(op.slot())) {
+            if op.is_in_flight() && !(forked && (op.is_on_file() || self.is_file(op.slot()))) {
                 remains.operations.push(op_index);
                 let reason = op.cancelled().unwrap_or(EndReason::Cancelled);
                 if !forked {
@@ -208,7 +209,7 @@ impl Engine {
                     self.release_number(name_of(index, word.generation()));
                 }
                 slot.free();
-                if !word.is_held() {
+                if !word.is_held() && slot.descriptor() != NO_DESCRIPTOR {
                     remains.keys.push(index);
                 }
             }

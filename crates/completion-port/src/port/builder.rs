@@ -242,7 +242,11 @@ impl<B> PortBuilder<B> {
         if let Some(time) = self.overcommit_after {
             engine.overcommit_after(time);
         }
-        Ok(Port { store: Store::new(engine, kernel), messages: Cells::new() })
+        Ok(Port {
+            store: Store::new(engine, kernel),
+            messages: Cells::new(),
+            messages_of: Cells::new(),
+        })
     }
 }
 

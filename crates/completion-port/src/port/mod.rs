@@ -26,6 +26,7 @@ use std::sync::{Arc, OnceLock};
 use crate::engine::{DeferredWork, Engine};
 use crate::memory::cells::{Cells, Keys};
 use crate::port::operation::OpData;
+use crate::port::operation::message::MessagesOf;
 use crate::port::raw::Raw;
 use crate::sync::yield_now;
 use crate::types::source::KernelId;
@@ -89,6 +90,7 @@ use crate::types::source::KernelId;
 pub struct Port<K, M = (), B = Vec<u8>> {
     store: Store<K, B>,
     messages: Cells<M>,
+    messages_of: MessagesOf<M, B>,
 }
 
 /// The keys of a port, and the engine, which tracks the owner of each.

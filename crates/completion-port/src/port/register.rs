@@ -258,6 +258,32 @@ impl<K, M, B> Port<K, M, B> {
         Ok(SharedId(id.0))
     }
 
+    /// Takes the key of a shared association back, as a token. The registration and its name stay
+    /// the same.
+    ///
+    /// It is the opposite of [`Ready::share`](crate::Ready::share), and works for any shared
+    /// association. The call makes no system call and no packet, and doesn't wait. If the
+    /// association was enabled, it is disabled. The token's first rearming reports what arrived
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails, nothing has changed:
+    /// - [`ErrorKind::KeyShared`]: an operation is in flight, which it is until its packet was
+    ///   taken. Or a packet of readiness is queued, or a thread is about to make one; disable the
+    ///   association, and try again when a thread has waited on the port.
+    /// - [`ErrorKind::NotShared`]: a token, or an operation of a token, has the key.
+    /// - [`ErrorKind::NotRegistered`], [`ErrorKind::Removing`], [`ErrorKind::Closed`],
+    ///   [`ErrorKind::Forked`].
+    ///
+    /// # Examples
+    ///
+    /// See [`Ready::share`](crate::Ready::share).
+    pub fn unshare(&self, id: SharedId) -> Result<Ready<'_, K, B>> {
+        self.told(id.id(), self.store.engine.unshare_key(id.0))?;
+        Ok(Ready::associated(&self.store, name_parts(id.0).0))
+    }
+
     /// See [`Raw::associate_number`](crate::port::raw::Raw::associate_number).
     pub(crate) fn associate_number(
         &self,

@@ -1,6 +1,7 @@
 //! How a port ends: closed, shut down or dropped.
 
 use crate::port::Port;
+use crate::port::operation::data::Brings;
 use crate::types::error::Result;
 
 impl<K, M, B> Port<K, M, B> {
@@ -118,7 +119,14 @@ impl<K, M, B> Drop for Port<K, M, B> {
             // - a value: the engine names each operation whose packet was not taken, once.
             let operation = unsafe { data.take(op_index) };
             let request = self.store.engine.take_completed_file(op_index);
-            drop((operation, request));
+            let message_of = (operation.brings == Brings::Message).then(|| {
+                let index = self.store.engine.op_ref(op_index).index;
+                // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+                // - owned: nothing else has access to the port;
+                // - a value: it is there until the operation's packet is taken.
+                unsafe { self.messages_of.take(index) }
+            });
+            drop((operation, request, message_of));
         });
         drop(operations);
         drop(keys);

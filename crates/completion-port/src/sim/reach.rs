@@ -14,7 +14,7 @@ use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
-use crate::types::source::Descriptor;
+use crate::types::source::{Descriptor, KernelId};
 
 /// The back end of one port on a simulated kernel.
 pub(super) trait OnKernel: Send + Sync {
@@ -92,6 +92,10 @@ impl<T: OnKernel> Host for T {
             return Err(Fault { kind: ErrorKind::Unsupported, code: None });
         }
         Ok(())
+    }
+
+    fn kernel_id(&self) -> KernelId {
+        self.kernel().id()
     }
 
     fn origin(&self) -> Origin {

@@ -41,6 +41,10 @@ pub enum Call {
     /// [`Port::associate`](crate::Port::associate) or
     /// [`Port::associate_shared`](crate::Port::associate_shared).
     Associate,
+    /// [`Ready::share`](crate::Ready::share) or [`Port::unshare`](crate::Port::unshare).
+    Share,
+    /// [`Ready::map_key`](crate::Ready::map_key).
+    MapKey,
     /// Accepting a connection, an [`Operation`](crate::Operation).
     Accept,
     /// Connecting, an [`Operation`](crate::Operation).
@@ -73,6 +77,8 @@ impl fmt::Display for Call {
             Self::Post => "posting a message",
             Self::Shutdown => "shutting a port down",
             Self::Associate => "associating a descriptor",
+            Self::Share => "sharing a key",
+            Self::MapKey => "replacing a key",
             Self::Accept => "accepting a connection",
             Self::Connect => "connecting",
             Self::Receive => "receiving",
@@ -106,7 +112,8 @@ pub enum ErrorKind {
     /// key, and its packet will return it.
     KeyHeld,
     /// Operations share the key, so that no handler can have exclusive access to it. A one-shot
-    /// trigger is impossible.
+    /// trigger is impossible. [`Port::unshare`](crate::Port::unshare) fails while operations are in
+    /// flight.
     KeyShared,
     /// The descriptor cannot be watched. It is a regular file or a directory, for example, or a
     /// descriptor of the port itself. An associated file has operations, but no readiness.
@@ -116,6 +123,8 @@ pub enum ErrorKind {
     NotOwned,
     /// The id names no registration, or one that has ended.
     NotRegistered,
+    /// The association's operations are started by tokens, and not by its name.
+    NotShared,
     /// No memory is available.
     OutOfMemory,
     /// The registration is being removed. Its last packet has not been taken yet.
@@ -150,6 +159,7 @@ impl ErrorKind {
             Self::NotPollable => "the descriptor cannot be watched",
             Self::NotOwned => "the key does not own its descriptor",
             Self::NotRegistered => "there is no such registration, or it has ended",
+            Self::NotShared => "the association is not shared",
             Self::OutOfMemory => "no memory",
             Self::Removing => "the registration is being removed",
             Self::TimedOut => "the time is over",
@@ -290,6 +300,7 @@ impl From<Error> for io::Error {
             ErrorKind::BadDescriptor
             | ErrorKind::NotOwned
             | ErrorKind::NotPollable
+            | ErrorKind::NotShared
             | ErrorKind::WrongKernel => io::ErrorKind::InvalidInput,
             ErrorKind::Closed => io::ErrorKind::BrokenPipe,
             ErrorKind::Forked | ErrorKind::Unsupported => io::ErrorKind::Unsupported,

@@ -28,7 +28,9 @@ mod edge;
 mod enabling;
 mod errors;
 mod files;
+mod files_apart;
 mod files_ending;
+mod files_posted;
 #[cfg(target_os = "linux")]
 mod forks;
 mod hangup;
@@ -59,6 +61,7 @@ mod registration;
 mod release;
 mod removal;
 mod seats;
+mod switching;
 mod table;
 mod taking_back;
 mod time_limits;

@@ -1031,3 +1031,121 @@ fn what_is_tried_without_a_record_does_not_outlive_its_registration() {
         });
     }
 }
+
+impl Harbour {
+    /// Takes the key of the shared association back, as a token does.
+    fn take_back(&self) -> Result<(), ErrorKind> {
+        self.engine.unshare_key(self.name).map_err(|error| error.kind())?;
+        self.use_key();
+        Ok(())
+    }
+
+    /// Returns the key from the token to the shared association.
+    fn give_away(&self) -> Result<(), ErrorKind> {
+        self.use_key();
+        let slot = self.engine.slot(name_parts(self.name).0);
+        let shared = self.engine.share_key(slot, self.name, NO_HINT, || None);
+        shared.map_err(|error| error.kind())
+    }
+}
+
+/// One thread takes the packet of the last operation, and clones the key for it.
+#[test]
+fn a_key_that_is_taken_back_is_not_being_cloned() {
+    explore(|| {
+        let harbour = Harbour::of(engine(1), true);
+        harbour.fake.arrive();
+        harbour.start(Moment::NEVER, None).unwrap();
+        let waiter = spawn(&harbour, Harbour::take_one);
+        let taken = harbour.take_back();
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(EndReason::Done)));
+        if let Err(kind) = taken {
+            assert_eq!(kind, ErrorKind::KeyShared);
+            harbour.take_back().unwrap();
+        }
+        harbour.give_away().unwrap();
+        harbour.start(Moment::NEVER, None).unwrap();
+    });
+}
+
+#[test]
+fn an_operation_is_started_or_its_key_is_taken_back() {
+    explore(|| {
+        let harbour = Harbour::of(engine(1), true);
+        let starter = spawn(&harbour, |harbour| harbour.start(Moment::NEVER, None).err());
+        let taken = harbour.take_back().err();
+        let outcome = (starter.join().unwrap(), taken);
+        let expected = [(None, Some(ErrorKind::KeyShared)), (Some(ErrorKind::NotShared), None)];
+        assert!(expected.contains(&outcome), "{outcome:?}");
+    });
+}
+
+/// Another thread starts an operation as soon as the key is shared, and its packet clones the key.
+#[test]
+fn a_key_that_is_given_away_is_no_handlers_any_more() {
+    explore(|| {
+        let harbour = Harbour::of(engine(1), true);
+        harbour.take_back().unwrap();
+        harbour.fake.arrive();
+        let starter = spawn(&harbour, |harbour| {
+            let started = harbour.start(Moment::NEVER, None);
+            if started.is_ok() {
+                assert_eq!(harbour.take_one(), Some(Seen::Done(EndReason::Done)));
+            }
+            started.err()
+        });
+        harbour.give_away().unwrap();
+        let refused = starter.join().unwrap();
+        assert!(matches!(refused, None | Some(ErrorKind::NotShared)), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_removal_that_meets_a_switch_has_its_packet() {
+    for gives in [false, true] {
+        explore(move || {
+            let harbour = Harbour::of(engine(1), true);
+            if gives {
+                harbour.take_back().unwrap();
+            }
+            let remover = spawn(&harbour.engine, {
+                let name = harbour.name;
+                move |engine| engine.remove(name).unwrap()
+            });
+            if gives || harbour.take_back().is_ok() {
+                harbour.give_away().unwrap();
+            }
+            remover.join().unwrap();
+            assert_eq!(harbour.take_one(), Some(Seen::Removed));
+            assert_eq!(harbour.engine.snapshot().registered, 0);
+        });
+    }
+}
+
+/// One thread enables a registration by its name, to be one-shot, while a handler makes it shared.
+#[test]
+fn a_registration_that_becomes_shared_is_not_made_one_shot() {
+    explore_within(2, || {
+        let harbour = Harbour::of(engine(1), true);
+        harbour.take_back().unwrap();
+        let slot = harbour.engine.slot(name_parts(harbour.name).0);
+        // It is persistent, and operations don't share its key.
+        let back = KeyReturn { mode: Some(PERSISTENT), timed: false, drained: NO_HINT };
+        harbour.engine.put_back(Call::Rearm, slot, harbour.name, back, || None).unwrap();
+        fn enable(harbour: &Harbour) -> Result<(), ErrorKind> {
+            let enabled = harbour.engine.enable(harbour.name, LEVEL, || NO_HINT, || None);
+            enabled.map_err(|error| error.kind())
+        }
+        let other = spawn(&harbour, |harbour| enable(harbour).err());
+        enable(&harbour).unwrap();
+        harbour.fake.arrive();
+        assert!(matches!(harbour.take_one(), Some(Seen::Ready(_))));
+        harbour.give_away().unwrap();
+        let refused = other.join().unwrap();
+        let expected = [None, Some(ErrorKind::KeyHeld), Some(ErrorKind::KeyShared)];
+        assert!(expected.contains(&refused), "{refused:?}");
+        assert!(!slot.word().mode().one_shot);
+        assert_eq!(enable(&harbour), Err(ErrorKind::KeyShared));
+        harbour.start(Moment::NEVER, None).unwrap();
+    });
+}

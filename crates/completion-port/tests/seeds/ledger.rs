@@ -327,6 +327,12 @@ impl Ledger {
         self.packet(key, Events::NONE, self.now(), true);
     }
 
+    /// A call has returned the token of a key that was shared.
+    pub(crate) fn taken_back(&self, key: u32) {
+        self.with(key, |facts| facts.arms += 1);
+        self.lent_back(key);
+    }
+
     /// The registration has ended, or is about to, without a last packet.
     pub(crate) fn over(&self, key: u32) {
         let mut book = self.open();

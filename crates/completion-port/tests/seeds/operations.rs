@@ -580,6 +580,7 @@ impl World {
             }
             (Sort::Receive, _) => Operation::recv(tray()),
             (Sort::ReceiveFrom, _) => Operation::recv_from(tray()),
+            (Sort::Write, _) if in_link.is_multiple_of(2) => self.file.write_at(tray(), 0),
             (Sort::Write, _) => Operation::write_at(tray(), 0),
             (Sort::Send, Kind::Datagrams) => {
                 let far = link.peer().expect("it is never reset");
@@ -617,6 +618,7 @@ impl World {
             ErrorKind::NotRegistered,
             ErrorKind::Removing,
             ErrorKind::BadDescriptor,
+            ErrorKind::NotShared,
         ];
         expect(kind, &among, "the start of an operation");
         let tray = operation.into_buffer();
@@ -881,10 +883,43 @@ impl World {
         let ends = self.ended(&link, number, outcome);
         drop(key);
         turns::linger();
+        if turns::lot_below(6) == 0 {
+            self.switch(&link);
+        }
         if ends {
             self.remove(link.key, link.id);
         } else if !self.ends.load(SeqCst) && turns::lot_below(3) > 0 {
             self.start_shared(&link, Start::by_lot());
+        }
+    }
+
+    /// Takes the key of a shared association back, uses it, and shares it again.
+    fn switch(&self, link: &Link) {
+        let id = link.shared.expect("the caller has looked");
+        let mut token = match self.port.unshare(id) {
+            Ok(token) => token,
+            Err(error) => {
+                let among = [
+                    ErrorKind::Closed,
+                    ErrorKind::NotRegistered,
+                    ErrorKind::Removing,
+                    ErrorKind::KeyShared,
+                    ErrorKind::NotShared,
+                ];
+                return expect(error.kind(), &among, "taking a shared key back");
+            }
+        };
+        let key = link.key;
+        self.ledger.note(|| format!("  takes key {key} back"));
+        self.ledger.taken_back(key);
+        if token.key_mut().number != key {
+            fail("another key was taken back");
+        }
+        turns::linger();
+        self.ledger.giving_back(key, None);
+        if let Err(refused) = token.share() {
+            self.ledger.over(key);
+            expect(refused.kind(), &REFUSALS, "sharing a key");
         }
     }
 

@@ -15,7 +15,7 @@ use crate::sim::{Kernel, Socket};
 use crate::turns::{self, Joiner, fail, point};
 use crate::{
     Batch, BlockDetection, Changes, ErrorKind, Events, Id, Interest, OneShot, OpId, OwnedReady,
-    Packet, Port, Ready, Refused, Registration, TimerId,
+    Packet, Port, Ready, Refused, Registration, SharedFile, TimerId,
 };
 
 type Token = OwnedReady<Key, Message, Tray>;
@@ -45,6 +45,8 @@ pub(crate) struct World {
     /// All registrations so far.
     pub(crate) known: Mutex<Vec<(u32, Id)>>,
     pub(crate) links: Mutex<Vec<Arc<Link>>>,
+    /// A file without an association.
+    pub(crate) file: SharedFile,
     /// The ids of operations that were started.
     pub(crate) operations: Mutex<Vec<OpId>>,
     mail: Mutex<VecDeque<Token>>,
@@ -908,6 +910,7 @@ fn run_inside(program: &Program, writes_notes: bool) {
         places: Default::default(),
         known: Mutex::default(),
         links: Mutex::default(),
+        file: SharedFile::new(kernel.file(b"").unwrap()),
         operations: Mutex::default(),
         timers: Mutex::default(),
         mail: Mutex::default(),
@@ -985,9 +988,9 @@ fn run_inside(program: &Program, writes_notes: bool) {
     });
     let world = Arc::into_inner(world).unwrap();
     world.check_links();
-    let World { port, places, links, .. } = world;
+    let World { port, places, links, file, .. } = world;
     drop(Arc::into_inner(port).unwrap());
-    drop((places, links));
+    drop((places, links, file));
     // The kernel may hold buffers longer than the port lives.
     kernel.release_files();
     ledger.check_all_is_gone(program.may_leave_messages(), program.may_leave_operations());

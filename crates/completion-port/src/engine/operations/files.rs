@@ -14,7 +14,7 @@ use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::operations::{EndReason, OpEntry, OpQueues, Step};
 use crate::state::queue::{Node, OP};
-use crate::state::slot::{Drained, Refusal, Slot};
+use crate::state::slot::{Drained, Slot};
 use crate::state::timers::SlotTimer;
 use crate::types::error::{Call, Error, ErrorKind};
 use crate::types::source::Descriptor;
@@ -80,10 +80,11 @@ impl Operations {
             return Err(Error::new(call, ErrorKind::Closed));
         }
         // See `share`.
+        let slot = self.slot(index);
         if !queues.is_shared {
-            return Err(refused(Refusal::NotRegistered));
+            return Err(refused(slot.refuse_to_share(generation)));
         }
-        self.slot(index).share(generation, Facts::NONE).map_err(refused)?;
+        slot.share(generation, Facts::NONE).map_err(refused)?;
         queues.start_file(self.nodes(), op_index | OP, index, deadline);
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::state::operations::{EndReason, OpQueues, OpTable};
 use crate::state::queue::{NIL, Node, NodeList, OP};
 use crate::state::slot::{Slot, SlotStep};
 use crate::sync::{Mutex, MutexGuard};
-use crate::types::error::Fault;
+use crate::types::error::{ErrorKind, Fault};
 
 /// A place where one thread leaves a value for another.
 #[derive(Default)]
@@ -78,16 +78,23 @@ impl Operations {
         self.entry(index).is_some_and(|entry| entry.is_file.load(SeqCst))
     }
 
+    /// Makes sure that the file request of this op index can be performed, and kept on completion.
+    pub(crate) fn prepare_file_request(&self, op_index: u32) -> Result<(), Fault> {
+        if !self.outstanding.files.reserve(op_index) {
+            return Err(Fault { kind: ErrorKind::OutOfMemory, code: None });
+        }
+        self.backend().file_requests().prepare()
+    }
+
     /// Returns a reference to the file of a slot, for the operation of `op_index`.
     ///
     /// The operation may become a request. Makes sure that the request can be performed, and kept
     /// when it completes. The caller has a share in the key.
     pub(crate) fn file_ref(&self, index: u32, op_index: u32) -> Result<Arc<dyn FileRef>, Fault> {
-        let no_memory = Fault { kind: crate::types::error::ErrorKind::OutOfMemory, code: None };
-        if !self.outstanding.files.reserve(op_index) || !self.outstanding.file_refs.reserve(index) {
-            return Err(no_memory);
+        self.prepare_file_request(op_index)?;
+        if !self.outstanding.file_refs.reserve(index) {
+            return Err(Fault { kind: ErrorKind::OutOfMemory, code: None });
         }
-        self.backend().file_requests().prepare()?;
         let mut kept = self.outstanding.file_refs.at(index).lock();
         if let Some(file) = &*kept {
             return Ok(Arc::clone(file));

@@ -190,7 +190,7 @@ impl Operations {
             if queues.is_shared {
                 slot.share(generation, plan.direction.facts())
             } else {
-                Err(Refusal::NotRegistered)
+                Err(slot.refuse_to_share(generation))
             }
         };
         self.start(slot, index, self.entry_of_operation(index), op_index, plan, share)

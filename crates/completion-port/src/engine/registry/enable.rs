@@ -55,17 +55,7 @@ impl Registry {
         KeyReturn { mode, timed, drained }: KeyReturn,
         worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
-        if self.forked() {
-            return Err(Error::new(call, ErrorKind::Forked));
-        }
-        match self.phase() {
-            // During shutdown the caller has removed the registration, or the sweep will.
-            PortPhase::Open | PortPhase::ShuttingDown => {}
-            PortPhase::Closed if slot.word().is_removing() => {}
-            PortPhase::Closed | PortPhase::Abandoned => {
-                return Err(Error::new(call, ErrorKind::Closed));
-            }
-        }
+        self.may_put_back(call, slot)?;
         if let Some(mode) = mode {
             if self.has_no_readiness(slot, name) {
                 return Err(Error::new(call, ErrorKind::NotPollable));
@@ -84,6 +74,18 @@ impl Registry {
                 self.follow(next, name_parts(name).0, worker().as_deref());
                 Ok(())
             }
+        }
+    }
+
+    /// Checks whether the port takes the key of a held slot back.
+    #[inline]
+    pub(in crate::engine) fn may_put_back(&self, call: Call, slot: &Slot) -> Result<(), Error> {
+        self.check_usable(call)?;
+        match self.phase() {
+            // During shutdown the caller has removed the registration, or the sweep will.
+            PortPhase::Open | PortPhase::ShuttingDown => Ok(()),
+            PortPhase::Closed if slot.word().is_removing() => Ok(()),
+            PortPhase::Closed | PortPhase::Abandoned => Err(Error::new(call, ErrorKind::Closed)),
         }
     }
 
@@ -150,9 +152,6 @@ impl Registry {
             return false;
         }
         let Some((slot, generation)) = self.known(name) else { return false };
-        if mode.one_shot && self.is_shared(name_parts(name).0) {
-            return false;
-        }
         // The caller may have read from the descriptor. Only after that may this thread read the
         // number of the poll: see `poll`. The slot may be queued, so its link cannot serve for the
         // barrier.
@@ -198,7 +197,19 @@ impl Registry {
         // As in `enable_plainly`.
         barrier(std::hint::black_box(&AtomicU32::new(0)));
         let poll = self.current_poll();
-        match slot.enable(generation, mode, drained, poll).map_err(refused)? {
+        let enabled = match slot.enable(generation, mode, &drained, poll) {
+            // Under the port's lock: see `Engine::share_key`.
+            Err(Refusal::Shared) => {
+                let _hub = self.lock();
+                if self.is_shared(index) {
+                    Err(slot.admits(generation).err().unwrap_or(Refusal::Shared))
+                } else {
+                    slot.enable_unshared(generation, mode, drained, poll)
+                }
+            }
+            enabled => enabled,
+        };
+        match enabled.map_err(refused)? {
             SlotStep::Nothing => {}
             next => self.follow(next, index, worker().as_deref()),
         }

@@ -29,6 +29,9 @@ use crate::types::source::Descriptor;
 use answer::until;
 pub(super) use check::CheckBuffers;
 
+/// The number of a slot without a descriptor. It is never open.
+pub(super) const NO_DESCRIPTOR: Descriptor = -1;
+
 /// A descriptor to register, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewRegistration {
@@ -131,6 +134,25 @@ impl Registry {
             "registered"
         );
         Ok(name)
+    }
+
+    /// Makes the reserved slot `index` a registration without a descriptor and without a key, for
+    /// an operation that needs neither. The caller holds it.
+    ///
+    /// On failure the slot has been freed.
+    pub(crate) fn register_nothing(&self, call: Call, index: u32) -> Result<Name, Error> {
+        let slot = self.slot(index);
+        self.begin_entry(index, false);
+        let mode = Mode { interest: Interest::NONE, edge: false, one_shot: true };
+        let name = name_of(index, slot.register(NO_DESCRIPTOR, mode, false));
+        // As in `enter`.
+        fence(SeqCst);
+        if self.phase() == PortPhase::Open {
+            return Ok(name);
+        }
+        slot.free();
+        self.give_back_slot(index);
+        Err(Error::new(call, ErrorKind::Closed))
     }
 
     /// Makes the reserved slot `index` a registration that is watched and held.

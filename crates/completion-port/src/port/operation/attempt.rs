@@ -5,7 +5,7 @@ use crate::backend::sockets::{Rest, SocketAttempt, Transport};
 use crate::engine::{AttemptContext, EndReason, Engine, OpEntry, OpRef, Step, Worker};
 use crate::memory::cells::Cell;
 use crate::port::Store;
-use crate::port::operation::OpData;
+use crate::port::operation::{OpData, SharedFile};
 use crate::state::slot::Slot;
 use crate::sys::codes;
 use crate::types::buffer::Buffer;
@@ -51,15 +51,33 @@ impl<'e> AttemptTarget<'e> {
         self.place().make_nonblocking(self.descriptor)
     }
 
-    /// Returns whether immediate reads from the file are tried.
+    /// Checks that a file that is not that of the registration may be used here.
     #[inline]
-    pub(super) fn reads_now(self) -> bool {
-        self.engine.reads_now(self.entry, self.descriptor)
+    pub(super) fn check_file(self, file: Option<&SharedFile>) -> Result<(), Fault> {
+        file.map_or(Ok(()), |file| file.check(self.system().kernel_id()))
     }
 
-    /// Notes that the file never allows immediate reads.
-    pub(super) fn stop_reading_now(self) {
-        self.entry.stop_reading_now();
+    /// Returns the number of `file`, or of the registration's own.
+    #[inline]
+    pub(super) fn file_number(self, file: Option<&SharedFile>) -> Descriptor {
+        file.map_or(self.descriptor, SharedFile::descriptor)
+    }
+
+    /// Returns whether immediate reads from `file`, or from the registration's own, are tried.
+    #[inline]
+    pub(super) fn reads_now(self, file: Option<&SharedFile>) -> bool {
+        match file {
+            Some(file) => file.reads_now(|number| self.system().reads_now(number)),
+            None => self.engine.reads_now(self.entry, self.descriptor),
+        }
+    }
+
+    /// Notes that `file`, or the registration's own, never allows immediate reads.
+    pub(super) fn stop_reading_now(self, file: Option<&SharedFile>) {
+        match file {
+            Some(file) => file.stop_reading_now(),
+            None => self.entry.stop_reading_now(),
+        }
     }
 }
 

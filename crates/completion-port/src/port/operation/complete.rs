@@ -8,6 +8,7 @@ use crate::engine::{EndReason, Engine, Name, OpRef, Step, Worker, name_parts};
 use crate::memory::cells::Cell;
 use crate::memory::trace::traces_packets;
 use crate::port::operation::attempt::settle;
+use crate::port::operation::data::Brings;
 use crate::port::operation::{Completed, OpData, OpId, SharedCompleted};
 use crate::port::packets::{Packet, Packets};
 use crate::types::buffer::Buffer;
@@ -95,7 +96,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         //   below;
         // - neither changed nor taken: only one thread gets the node of an operation, this one.
         let data = unsafe { cell.get() };
-        let (is_shared, is_submitted) = (data.is_shared, data.is_submitted);
+        let (brings, is_submitted) = (data.brings, data.is_submitted);
         let step = engine.turn(op_ref, Some(worker));
         if is_submitted {
             store.fetch(cell, op_index);
@@ -104,7 +105,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
                 return None;
             }
         }
-        if !is_shared {
+        if brings == Brings::Token {
             let Step::Ends(reason) = step else {
                 return self.own_operation(op_ref, cell, None, worker);
             };
@@ -116,6 +117,9 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
                 settle(cell, reason);
             }
             return Some(self.done(op_ref, cell, worker));
+        }
+        if brings == Brings::Message {
+            return self.message_of(op_ref, cell, step, worker);
         }
         let step = match step {
             Step::Try => store.attempt_shared(cell, op_ref, Some(worker)),

@@ -73,13 +73,23 @@ impl Progress {
     }
 }
 
+/// What the packet of an operation brings besides the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::port) enum Brings {
+    /// The token that has started it.
+    Token,
+    /// A clone of the key.
+    Clone,
+    /// Nothing: a message is made of the outcome.
+    Message,
+}
+
 /// An operation in its cell, and its progress.
 pub(crate) struct OpData<B> {
     /// Without its buffer while the back end has that.
     pub(super) operation: Operation<B>,
     pub(super) progress: Progress,
-    /// Its packet brings a clone of the key.
-    pub(crate) is_shared: bool,
+    pub(in crate::port) brings: Brings,
     /// It was submitted as a request, which has not been taken back.
     pub(crate) is_submitted: bool,
     /// Why it has ended, once it has.
@@ -98,7 +108,7 @@ impl<K, B> Store<K, B> {
         &self,
         op_index: u32,
         operation: Operation<B>,
-        is_shared: bool,
+        brings: Brings,
     ) -> &Cell<OpData<B>> {
         let cell = self.operations.at(op_index);
         let place = cell.place();
@@ -118,7 +128,7 @@ impl<K, B> Store<K, B> {
             (&raw mut (*place).progress.len).write(len);
             (&raw mut (*place).progress.socket).write(socket);
             (&raw mut (*place).progress.fault).write(fault);
-            (&raw mut (*place).is_shared).write(is_shared);
+            (&raw mut (*place).brings).write(brings);
             (&raw mut (*place).is_submitted).write(false);
             (&raw mut (*place).reason).write(EndReason::Done);
             (&raw mut (*place).association).write(0);
@@ -217,7 +227,10 @@ pub(in crate::port) fn take_outcome<B, R>(
             return match bytes {
                 Bytes::Received => then(Outcome::Received(Ok(len), buffer)),
                 Bytes::Sent => then(Outcome::Sent(Ok(len), buffer)),
-                Bytes::Read => then(Outcome::Read(Ok(len), buffer)),
+                Bytes::Read => {
+                    data.operation.release_file();
+                    then(Outcome::Read(Ok(len), buffer))
+                }
             };
         }
     }

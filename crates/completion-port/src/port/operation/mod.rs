@@ -16,7 +16,9 @@ pub(super) mod attempt;
 pub(super) mod complete;
 mod completed;
 pub(super) mod data;
+mod file;
 mod kinds;
+pub(super) mod message;
 mod outcome;
 mod start;
 mod submit;
@@ -24,6 +26,7 @@ mod tasks;
 
 pub use completed::{Completed, SharedCompleted};
 pub(crate) use data::OpData;
+pub use file::SharedFile;
 pub(crate) use kinds::Kind;
 pub use outcome::{Outcome, Started};
 
@@ -110,6 +113,11 @@ enum Detail<B> {
     Address(Address),
     /// The position in the file where the operation begins.
     Offset(u64),
+    /// The file that is not that of the registration, and the position there.
+    File {
+        file: SharedFile,
+        offset: u64,
+    },
     /// The functions of a task. The task itself is the buffer.
     Task(TaskFunctions<B>),
 }
@@ -133,7 +141,16 @@ impl<B> Detail<B> {
 
     /// Returns the position in the file, or zero if none was given.
     fn offset(&self) -> u64 {
-        if let Self::Offset(offset) = *self { offset } else { 0 }
+        match *self {
+            Self::Offset(offset) | Self::File { offset, .. } => offset,
+            _ => 0,
+        }
+    }
+
+    /// Returns the file, if it is not that of the registration.
+    #[inline]
+    fn file(&self) -> Option<&SharedFile> {
+        if let Self::File { file, .. } = self { Some(file) } else { None }
     }
 }
 
@@ -193,6 +210,19 @@ impl<B> Operation<B> {
 
     pub(crate) fn is_of_file(&self) -> bool {
         self.kind.on_file().is_some()
+    }
+
+    /// Returns whether it uses the descriptor of its registration.
+    #[inline]
+    pub(crate) fn uses_the_key(&self) -> bool {
+        self.detail.file().is_none()
+    }
+
+    /// Releases the file, if it is not that of the registration. The operation has ended.
+    pub(super) fn release_file(&mut self) {
+        if !self.uses_the_key() {
+            self.detail = Detail::None;
+        }
     }
 
     #[inline]

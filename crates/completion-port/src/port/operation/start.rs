@@ -6,6 +6,7 @@ use crate::memory::trace::traces_packets;
 use crate::port::current::{current_worker, with_current_worker};
 use crate::port::deadline::Deadline;
 use crate::port::operation::attempt::{AttemptTarget, unload};
+use crate::port::operation::data::Brings;
 use crate::port::operation::submit::TryingOnFile;
 use crate::port::operation::{OpData, OpId, Operation, Outcome, SharedId, Started};
 use crate::port::{Port, Store};
@@ -120,7 +121,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         if traces_packets() {
             engine.trace_started(id.0, call);
         }
-        let cell = store.load(op_index, operation, true);
+        let cell = store.load(op_index, operation, Brings::Clone);
         if is_of_file {
             return match store.share_on_file(cell, id.0, op_index, &plan, now) {
                 Ok(step) => Ok((op_index, name, step)),

@@ -200,7 +200,13 @@ impl<K, B: Buffer> Store<K, B> {
         index: u32,
     ) -> Option<FileRequest> {
         let engine = &self.engine;
-        match engine.file_ref(index, op_index) {
+        let file = match data.operation.detail.file() {
+            Some(file) => engine.prepare_file_request(op_index).and_then(|()| {
+                file.file_ref(engine.number(), |number| engine.backend().file_ref(number))
+            }),
+            None => engine.file_ref(index, op_index),
+        };
+        match file {
             Ok(file) => {
                 let issuer: Weak<Engine> = Arc::downgrade(engine);
                 let issuer: Weak<dyn Issuer> = issuer;
@@ -219,7 +225,9 @@ impl<K, B: Buffer> Store<K, B> {
         // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: only one thread gets an operation that has ended, the caller.
-        unsafe { cell.get_mut() }.complete_file(request);
+        let data = unsafe { cell.get_mut() };
+        data.complete_file(request);
+        data.operation.release_file();
         std::mem::forget(fetching);
     }
 }

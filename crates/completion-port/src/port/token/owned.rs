@@ -7,12 +7,13 @@ use std::sync::Arc;
 use super::{Held, Ready};
 use crate::port::Port;
 use crate::port::deadline::Deadline;
-use crate::port::operation::{OpId, Operation};
+use crate::port::operation::{OpId, Operation, SharedId};
 use crate::port::registration::Id;
 use crate::state::slot::Drained;
 use crate::types::buffer::Buffer;
 use crate::types::error::Refused;
 use crate::types::interest::{Events, Interest};
+use crate::types::source::Source;
 use crate::types::trigger::Trigger;
 
 /// A one-shot packet that keeps its port alive: a [`Ready`] that borrows nothing.
@@ -258,6 +259,29 @@ impl<K, M, B> OwnedReady<K, M, B> {
     /// As for [`Ready::rearm`].
     pub fn park(mut self) -> Result<Id, Refused<K>> {
         self.take().park()
+    }
+
+    /// Works like [`Ready::share`], then releases the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::share`].
+    pub fn share(mut self) -> Result<SharedId, Refused<K>>
+    where
+        K: Source + Clone + Sync,
+    {
+        self.take().share()
+    }
+
+    /// Works like [`Ready::map_key`]. If it fails or panics, it releases the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::map_key`].
+    pub fn map_key(mut self, change: impl FnOnce(K) -> K) -> Result<Self, Refused<K>> {
+        let _ = self.take().map_key(change)?.into_held();
+        self.is_used_up = false;
+        Ok(self)
     }
 
     /// Works like [`Ready::into_key`], then releases the port.

@@ -9,13 +9,13 @@ use crate::memory::trace::traces_packets;
 use crate::port::current::{current_worker, with_current_worker};
 use crate::port::operation::attempt::{AttemptTarget, UnstartedOp, settle, unload};
 use crate::port::operation::complete::trace_completed;
-use crate::port::operation::data::take_outcome;
+use crate::port::operation::data::{Brings, take_outcome};
 use crate::port::operation::{OpData, OpId, Operation, Outcome, Started};
 use crate::port::token::{Held, Ready};
 use crate::state::moment::Moment;
 use crate::state::slot::Drained;
 use crate::types::buffer::Buffer;
-use crate::types::error::{Call, Error, ErrorKind, Refused, Result};
+use crate::types::error::{Error, ErrorKind, Refused, Result};
 use crate::types::interest::Direction;
 use crate::types::interest::Events;
 
@@ -170,17 +170,17 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ///
     /// See [`Port::associate`](crate::Port::associate).
     pub fn start(self, operation: Operation<B>) -> Result<OpId, Refused<(K, Operation<B>)>> {
-        let (op_index, entry) = match self.prepare(operation.call()) {
+        let (op_index, entry) = match self.prepare(&operation) {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.refuse_operation(error, operation)),
         };
         let Some(direction) = self.awaits_edge(&operation) else {
-            let cell = self.held.store.load(op_index, operation, false);
+            let cell = self.held.store.load(op_index, operation, Brings::Token);
             return self.start_by_trying(cell, op_index, entry);
         };
         let deadline = operation.ends_at(self.held.store.engine.backend());
         self.trace_started(&operation);
-        let cell = self.held.store.load(op_index, operation, false);
+        let cell = self.held.store.load(op_index, operation, Brings::Token);
         let held = self.into_held();
         let (name, step) = held.lend_to_wait(op_index, entry, direction, deadline);
         if let Ok(Step::Waits) = step {
@@ -237,14 +237,14 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         mut self,
         operation: Operation<B>,
     ) -> Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
-        let (op_index, entry) = match self.prepare(operation.call()) {
+        let (op_index, entry) = match self.prepare(&operation) {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.refuse_operation(error, operation)),
         };
         if let Some(direction) = self.awaits_edge(&operation) {
             let deadline = operation.ends_at(self.held.store.engine.backend());
             self.trace_started(&operation);
-            let cell = self.held.store.load(op_index, operation, false);
+            let cell = self.held.store.load(op_index, operation, Brings::Token);
             let held = self.into_held();
             let (name, step) = held.lend_to_wait(op_index, entry, direction, deadline);
             if let Ok(Step::Waits) = step {
@@ -253,7 +253,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             let lent = StartingOp { held, cell, name, step };
             return lent.go_on(op_index, None).map(into_started);
         }
-        let cell = self.held.store.load(op_index, operation, false);
+        let cell = self.held.store.load(op_index, operation, Brings::Token);
         let attempt = self.try_first(cell, op_index, entry);
         if !attempt.is_over() || self.held.store.engine.forked() {
             return self.put_in_flight(cell, op_index, entry, attempt).map(into_started);
@@ -283,10 +283,10 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// Returns the op index for an operation of this token, and the registration's [`OpEntry`].
     #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
     #[inline(always)]
-    fn prepare(&self, call: Call) -> Result<(u32, &'p OpEntry)> {
+    fn prepare(&self, operation: &Operation<B>) -> Result<(u32, &'p OpEntry)> {
         let Held { store, slot, index, .. } = self.held;
-        let engine = &store.engine;
-        if slot.word().is_borrowed() {
+        let (engine, call) = (&store.engine, operation.call());
+        if slot.word().is_borrowed() && operation.uses_the_key() {
             return Err(Error::new(call, ErrorKind::NotOwned));
         }
         if !self.has_its_descriptor() {

@@ -103,6 +103,16 @@ impl Op {
         self.direction.store(direction as u8, Relaxed);
     }
 
+    /// Notes that it is an operation on a file, which has no direction.
+    pub(super) fn set_on_file(&self) {
+        self.direction.store(ON_FILE, Relaxed);
+    }
+
+    /// Returns whether it is an operation on a file, or was the last time that it was in flight.
+    pub(crate) fn is_on_file(&self) -> bool {
+        self.direction.load(Relaxed) == ON_FILE
+    }
+
     /// Begins an attempt in the calling thread, which has taken its node. Returns false if more is
     /// needed than that: then [`OpQueues::turn`](super::OpQueues::turn) decides.
     #[inline]
@@ -218,7 +228,7 @@ impl Op {
 
     #[inline]
     pub(crate) fn direction(&self) -> Direction {
-        Direction::BOTH[usize::from(self.direction.load(Relaxed))]
+        Direction::BOTH[usize::from(self.direction.load(Relaxed) & 1)]
     }
 
     pub(crate) fn deadline(&self) -> Moment {
@@ -261,6 +271,9 @@ impl Op {
         self.back.store(back, Relaxed);
     }
 }
+
+/// Instead of a direction: an operation on a file.
+const ON_FILE: u8 = 2;
 
 /// The bits of a claim that hold the end reason. The upper half holds the uses.
 const REASON: u64 = 0b11;

@@ -48,7 +48,8 @@ const FILTER: u64 = 0b111;
 const DIRECTIONS: u64 = 0b11;
 /// Edge-triggered rather than level-triggered.
 const EDGE: u64 = 1 << 3;
-/// A packet disables the registration.
+/// A packet disables the registration. Clear while operations are started by the registration's
+/// name, and set while a token exists. So an operation's key is either shared or a token's.
 const ONE_SHOT: u64 = 1 << 4;
 
 // The owner of the node.
@@ -403,7 +404,30 @@ impl Slot {
     /// Enables a registration whose key is neither with a handler nor with an operation started by
     /// a token. `drained` returns the hint that [`Slot::put_back`] takes. It is called after the
     /// word was read, and must be true for the state that this word describes.
+    ///
+    /// A persistent registration does not become a one-shot one: [`Refusal::Shared`].
     pub(crate) fn enable(
+        &self,
+        generation: u32,
+        mode: Mode,
+        drained: impl Fn() -> Drained,
+        poll: u32,
+    ) -> Result<SlotStep, Refusal> {
+        self.request(generation, |word| {
+            let enabled = || word.dried(drained()).enabled(mode, poll);
+            if word.is_away() {
+                Err(Refusal::Held)
+            } else if word.may_be_shared_with(mode) {
+                Err(Refusal::Shared)
+            } else {
+                Ok(enabled())
+            }
+        })
+    }
+
+    /// Enables a registration as [`Slot::enable`] does, with any `mode`. Its operations don't share
+    /// the key, and the caller keeps it so meanwhile.
+    pub(crate) fn enable_unshared(
         &self,
         generation: u32,
         mode: Mode,

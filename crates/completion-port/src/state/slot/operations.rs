@@ -4,8 +4,8 @@
 use super::ownership::{Refusal, SlotStep};
 use super::readiness::Drained;
 use super::{
-    CLOSED, COLLECTED, EDGES, ENABLED, FLYING, FLYING_SHIFT, HELD, LENT, PENDING_SHIFT, QUEUED,
-    REMOVING, Slot, TIMED, Word,
+    CLOSED, COLLECTED, EDGES, ENABLED, FLYING, FLYING_SHIFT, HELD, LATE, LENT, ONE_SHOT, PENDING,
+    PENDING_SHIFT, QUEUED, REMOVING, Slot, TIMED, UNCHECKED, Word,
 };
 use crate::state::facts::Facts;
 
@@ -31,6 +31,22 @@ impl Word {
     pub(super) fn shared(self, generation: u32, direction: Facts) -> Result<(Self, bool), Refusal> {
         self.admits(generation)?;
         Ok((self.flown(direction), self.may_be_ready(direction)))
+    }
+
+    /// Returns the key from a handler's token to a disabled registration whose operations share it.
+    pub(super) fn opened(self, drained: Drained, poll: u32) -> (Self, SlotStep) {
+        self.without(ONE_SHOT | TIMED).returned(None, false, drained, poll)
+    }
+
+    /// Gives the key of a registration whose operations share it to a token. Refused while an
+    /// operation or a thread has the key or the node.
+    pub(super) fn reclaimed(self, generation: u32) -> Result<Self, Refusal> {
+        self.admits(generation)?;
+        if self.has(HELD | QUEUED | LENT) {
+            return Err(Refusal::Shared);
+        }
+        let word = self.without(ENABLED | UNCHECKED | PENDING | EDGES | TIMED | LATE);
+        Ok(word.with(HELD | ONE_SHOT))
     }
 
     fn flown(self, direction: Facts) -> Self {
@@ -89,6 +105,22 @@ impl Slot {
             Ok((word, is_ready)) => (word, Ok(is_ready)),
             Err(refusal) => (word, Err(refusal)),
         })
+    }
+
+    /// Returns the token's key to a disabled registration whose operations share it from now on.
+    pub(crate) fn open(&self, drained: Drained, poll: u32) -> SlotStep {
+        self.change(|word| word.opened(drained, poll))
+    }
+
+    /// Gives the key of a registration whose operations shared it to the caller, which makes the
+    /// token.
+    pub(crate) fn reclaim(&self, generation: u32) -> Result<(), Refusal> {
+        self.request(generation, |word| Ok((word.reclaimed(generation)?, ())))
+    }
+
+    /// Returns why an operation may not be started by the name of a registration with tokens.
+    pub(crate) fn refuse_to_share(&self, generation: u32) -> Refusal {
+        self.admits(generation).err().unwrap_or(Refusal::NotShared)
     }
 
     /// Notes whether an operation has found the direction ready.

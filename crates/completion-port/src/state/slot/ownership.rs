@@ -66,6 +66,10 @@ pub(crate) enum Refusal {
     Removing,
     /// A handler or an operation has the key.
     Held,
+    /// Operations share the key, or may do so.
+    Shared,
+    /// Operations are started by tokens, and not by the registration's name.
+    NotShared,
 }
 
 /// The effect of a request for removal.
@@ -279,6 +283,13 @@ impl Word {
         self.without(TIMED | LATE).with(ENABLED).with_mode(mode).recalling(poll).roused()
     }
 
+    /// Returns whether `mode` is one-shot and the registration is persistent, as those are whose
+    /// operations share the key.
+    #[inline]
+    pub(super) fn may_be_shared_with(self, mode: Mode) -> bool {
+        mode.one_shot && !self.has(ONE_SHOT)
+    }
+
     /// Fast path of [`Word::dried`] followed by [`Word::enabled`], for the registration that
     /// `generation` names: nothing that the slot remembers must be checked. Returns `None` in any
     /// other case.
@@ -293,7 +304,10 @@ impl Word {
         const SPECIAL: u64 = CLOSED | REMOVING | HELD | LENT | RECHECK | HALF_CLOSED | ALSO;
         let state = self.0 & (u64::MAX << GENERATION | LIVE | SPECIAL);
         let word = self.dried(drained).with_mode(mode);
-        if state != Self::free(generation).with(LIVE).0 || word.is_ready_or_unwatched() {
+        if state != Self::free(generation).with(LIVE).0
+            || word.is_ready_or_unwatched()
+            || self.may_be_shared_with(mode)
+        {
             return None;
         }
         Some(word.without(TIMED | LATE | PENDING).with(ENABLED).armed(poll))

@@ -158,10 +158,12 @@ fn after_the_token(word: Word, choices: Choices) -> Vec<Word> {
             reached.extend(word.lent(direction, drained).ok());
             reached.extend(word.lent_alone(direction, drained).ok().map(|(word, _)| word));
             reached.push(word.lent_ended(drained));
+            reached.push(word.opened(drained, poll).0);
         }
     } else if !word.has(ONE_SHOT) {
         let shared = word.shared(word.generation(), direction);
         reached.extend(shared.ok().map(|(word, _)| word));
+        reached.extend(word.reclaimed(word.generation()).ok());
     }
     reached
 }
@@ -271,6 +273,26 @@ proptest! {
                 prop_assert_eq!(general, (enabled, SlotStep::Nothing));
             }
         }
+    }
+
+    /// A token and operations that share the key exclude each other: one-shot packets go with one,
+    /// and persistent packets with the other.
+    #[test]
+    fn a_key_is_shared_or_a_tokens(word in words(), drained in hints(), poll: u32, mode in modes()) {
+        if word.is_held() && word.has(ONE_SHOT) {
+            let (opened, next) = word.opened(drained, poll);
+            prop_assert!(!opened.has(ONE_SHOT));
+            prop_assert_eq!(opened.has(HELD), next == SlotStep::Gone);
+        }
+        if let Ok(held) = word.reclaimed(word.generation()) {
+            prop_assert!(held.is_held() && held.has(ONE_SHOT) && !held.has(ENABLED));
+            prop_assert_eq!(held.besides(), word.besides());
+            // Whatever the slot remembered, arming checks.
+            let remembers = |word: Word| word.0 & (READY | RECHECK | HALF_CLOSED | ALIVE);
+            prop_assert_eq!(remembers(held), remembers(word));
+        }
+        let enabled = word.enabled_plainly(word.generation(), mode, drained, poll);
+        prop_assert!(enabled.is_none() || word.has(ONE_SHOT) || !mode.one_shot);
     }
 
     /// What the word predicts of the dequeued node is true.

@@ -82,11 +82,13 @@ impl OperationKind for Read {
         progress: &mut Progress,
         target: AttemptTarget<'_>,
     ) -> SocketAttempt<Rest> {
-        let offset = operation.detail.offset();
-        let is_tried = target.reads_now();
-        let read = |position: u64, room: &mut [&mut [_]]| {
-            target.system().read_now(target.descriptor, position, room)
-        };
+        let (file, offset) = (operation.detail.file(), operation.detail.offset());
+        if let Err(fault) = target.check_file(file) {
+            return SocketAttempt::Failed(fault);
+        }
+        let (is_tried, number) = (target.reads_now(file), target.file_number(file));
+        let read =
+            |position: u64, room: &mut [&mut [_]]| target.system().read_now(number, position, room);
         let buffer = operation.buffer_mut();
         // SAFETY: `with_room` requires that only initialized bytes are written to the parts.
         // - only a back end writes to them, and writes bytes that it has read.
@@ -102,7 +104,7 @@ impl OperationKind for Read {
             Now::Read(_) => SocketAttempt::Done(Rest::Unknown),
             Now::NotYet => return SocketAttempt::NeedsSystem,
             Now::Never => {
-                target.stop_reading_now();
+                target.stop_reading_now(operation.detail.file());
                 return SocketAttempt::NeedsSystem;
             }
             Now::Failed(fault) => SocketAttempt::Failed(fault),

@@ -67,11 +67,11 @@ impl OperationKind for SyncData {
     const ON_FILE: Option<FileKind> = Some(FileKind::SyncData);
 
     fn attempt<B: Buffer>(
-        _operation: &mut Operation<B>,
+        operation: &mut Operation<B>,
         _progress: &mut Progress,
-        _target: AttemptTarget<'_>,
+        target: AttemptTarget<'_>,
     ) -> SocketAttempt<Rest> {
-        SocketAttempt::NeedsSystem
+        attempt(operation, target)
     }
 
     fn outcome<B>(
@@ -91,11 +91,11 @@ impl OperationKind for SyncAll {
     const ON_FILE: Option<FileKind> = Some(FileKind::SyncAll);
 
     fn attempt<B: Buffer>(
-        _operation: &mut Operation<B>,
+        operation: &mut Operation<B>,
         _progress: &mut Progress,
-        _target: AttemptTarget<'_>,
+        target: AttemptTarget<'_>,
     ) -> SocketAttempt<Rest> {
-        SocketAttempt::NeedsSystem
+        attempt(operation, target)
     }
 
     fn outcome<B>(
@@ -104,5 +104,12 @@ impl OperationKind for SyncAll {
         result: Result<usize>,
     ) -> Outcome<B> {
         Outcome::Synced(result.map(|_| ()))
+    }
+}
+
+fn attempt<B>(operation: &Operation<B>, target: AttemptTarget<'_>) -> SocketAttempt<Rest> {
+    match target.check_file(operation.detail.file()) {
+        Ok(()) => SocketAttempt::NeedsSystem,
+        Err(fault) => SocketAttempt::Failed(fault),
     }
 }

@@ -55,8 +55,11 @@ impl OperationKind for Write {
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         _progress: &mut Progress,
-        _target: AttemptTarget<'_>,
+        target: AttemptTarget<'_>,
     ) -> SocketAttempt<Rest> {
+        if let Err(fault) = target.check_file(operation.detail.file()) {
+            return SocketAttempt::Failed(fault);
+        }
         let is_empty = with_filled(operation.buffer_ref(), 0, |parts| parts.is_empty());
         if is_empty { SocketAttempt::Done(Rest::Unknown) } else { SocketAttempt::NeedsSystem }
     }

@@ -16,6 +16,7 @@ impl OpQueues {
         deadline: Moment,
     ) {
         let op = ops.op(node);
+        op.set_on_file();
         self.begin_op(op, slot, deadline);
         op.set(Phase::Tried);
         self.files.enter(ops, node);
