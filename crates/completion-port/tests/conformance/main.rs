@@ -14,6 +14,7 @@
     allow(dead_code, unused_imports, reason = "what only claims for such a system use")
 )]
 
+mod again;
 mod besides;
 mod by_number;
 mod call;

@@ -109,11 +109,20 @@ impl Handler {
     pub(crate) fn rearm(&self, drained: Drained, with_worker: bool) {
         let slot = self.engine.slot(name_parts(self.name).0);
         let mine = || with_worker.then(|| Arc::clone(&self.worker));
-        let back = KeyReturn { mode: Some(LEVEL), timed: false, drained };
+        let back = KeyReturn { mode: Some(LEVEL), timed: false, again, drained };
         self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
     }
 }
 
+        self.put_back(drained, with_worker, false);
+    }
+
+    /// The same, and asks for another packet.
+    pub(crate) fn again(&self, drained: Drained, with_worker: bool) {
+        self.put_back(drained, with_worker, true);
+    }
+
+    fn put_back(&self, drained: Drained, with_worker: bool, again: bool) {
 pub(crate) fn post(engine: &Engine) {
     engine.begin_post(|_| true).unwrap().queue();
 }

@@ -207,6 +207,14 @@ impl Queue {
         }
     }
 
+    /// Queues a packet that the calling thread has caused: see [`Queue::submit_own_locked`].
+    pub(super) fn submit_own(&self, node: Node, worker: Option<&Worker>) {
+        let mut hub = self.lock();
+        let notice = self.submit_own_locked(&mut hub, node, worker);
+        drop(hub);
+        self.notify(notice);
+    }
+
     /// Queues a packet that the calling thread has caused. The caller holds the lock.
     ///
     /// A thread that runs at the port soon waits for its next packets. So another thread is woken

@@ -1,5 +1,6 @@
 //! The token of a one-shot packet, which holds the key.
 
+mod again;
 mod owned;
 mod start;
 
@@ -29,6 +30,7 @@ use crate::types::trigger::{Terms, Trigger};
 /// packet of this registration meanwhile. The handler ends the token in one of these ways:
 ///
 /// - [`rearm`](Ready::rearm) returns the key and enables the registration again.
+/// - [`again`](Ready::again) does that, and the next packet follows immediately.
 /// - [`park`](Ready::park) returns the key and leaves the registration disabled.
 /// - [`into_key`](Ready::into_key) ends the registration and keeps the key.
 /// - Dropping the token ends the registration and drops the key, which closes an owned socket.
@@ -405,7 +407,7 @@ impl<K, B> Held<'_, K, B> {
     fn put_back(self, call: Call, mode: Option<Mode>, timed: bool) -> Result<(), Refused<K>> {
         let (engine, worker) = (&self.store.engine, || current_worker(&self.store.engine));
         let name = self.name();
-        let back = KeyReturn { mode, timed, drained: self.drained };
+        let back = KeyReturn { mode, timed, again: false, drained: self.drained };
         let accepted = engine.put_back(call, self.slot, name, back, worker);
         // On refusal the slot is still held.
         accepted.map_err(|error| self.refuse_with(error))
