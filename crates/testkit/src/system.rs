@@ -322,7 +322,12 @@ impl System {
         self.built(Port::builder().concurrency(concurrency).buffers::<B>()).unwrap()
     }
 
-    fn built<K, M, B: Buffer>(
+    /// A port with these settings.
+    ///
+    /// # Errors
+    ///
+    /// This system does not have one of them.
+    pub fn built<K, M, B: Buffer>(
         &self,
         builder: PortBuilder<B>,
     ) -> completion_port::Result<Port<K, M, B>> {

@@ -80,6 +80,36 @@ impl<K, M, B> Port<K, M, B> {
         stats.collect()
     }
 
+    /// Returns how many threads are idle: they wait, awake or asleep, and have no packet.
+    ///
+    /// Takes the port's lock for a moment. In a forked child the number is 0.
+    /// [`PortBuilder::on_no_idle`](crate::PortBuilder::on_no_idle) reports that it has become 0.
+    ///
+    /// # Examples
+    ///
+    /// A thread of a growing pool that has had nothing to do ends, if another one is idle:
+    ///
+    /// ```
+    /// use completion_port::{Batch, Port};
+    /// use std::time::Duration;
+    ///
+    /// let port = Port::<()>::new()?;
+    /// let mut batch = Batch::new();
+    /// while let Ok(packets) = port.wait(&mut batch, Some(Duration::from_millis(10))) {
+    ///     let handled = packets.count();
+    ///     if handled == 0 && port.idle_threads() > 0 {
+    ///         break;
+    ///     }
+    ///     # assert_eq!(port.idle_threads(), 0);
+    ///     # port.close();
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn idle_threads(&self) -> usize {
+        self.store.engine.idle_threads()
+    }
+
     /// Starts or stops measuring how long packets wait in the queue.
     ///
     /// By default nothing is measured, and that costs nothing.

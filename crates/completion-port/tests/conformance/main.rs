@@ -33,6 +33,7 @@ mod files_ending;
 #[cfg(target_os = "linux")]
 mod forks;
 mod hangup;
+mod idle_threads;
 mod kinds;
 #[cfg(target_os = "linux")]
 mod kinds_of_linux;

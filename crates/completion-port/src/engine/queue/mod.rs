@@ -230,7 +230,7 @@ impl Queue {
             return self.submit_locked(hub, node);
         };
         lists.push(self.nodes(), node);
-        if lists.flags().is_any() {
+        if lists.flags().is_any_of_queue() {
             self.note_queued_one(lists, node);
         }
         let wake = schedule.look_after(&self.view(lists, worker));
@@ -241,7 +241,7 @@ impl Queue {
     pub(super) fn submit_locked(&self, hub: &mut Hub, node: Node) -> Option<PendingWake> {
         let (schedule, lists) = hub.parts_mut();
         lists.push(self.nodes(), node);
-        if lists.flags().is_any() {
+        if lists.flags().is_any_of_queue() {
             self.note_queued_one(lists, node);
         }
         let wake = schedule.queued(&mut self.view(lists, None));

@@ -149,6 +149,8 @@ impl Rig {
         assert_eq!(figures.blocked, count(&[Status::Blocked, Status::FoundAsleep]));
         assert_eq!(workers.presumed_blocked(), count(&[Status::FoundAsleep]));
         assert_eq!(workers.at_work(), counted + count(&[Status::Searching, Status::Called]));
+        let waiting = [Status::Searching, Status::Idle, Status::Called];
+        assert_eq!(workers.waiting(), count(&waiting));
         assert_eq!(
             workers.in_kernel(),
             (0..statuses.len()).filter(|it| workers.is_in_kernel(*it)).count()
