@@ -14,7 +14,7 @@ use crate::engine::{KeyReturn, Name, name_of};
 use crate::memory::cells::Cell;
 use crate::memory::trace::traces_packets;
 use crate::port::Store;
-use crate::port::current::current_worker;
+use crate::port::current::{current_worker, with_current_worker};
 use crate::port::deadline::Deadline;
 use crate::port::registration::Id;
 use crate::state::slot::{Drained, Slot};
@@ -442,6 +442,11 @@ impl<K, B> Held<'_, K, B> {
         // - a value: the token has it. It is taken only once: only the token's drop and the calls
         //   that use the token up (`into_held`) lead here, and each token has only one of these.
         let key = unsafe { self.cell.take() };
+        with_current_worker(&self.store.engine, |worker| {
+            if let Some(worker) = worker {
+                worker.stops_handling(self.index);
+            }
+        });
         // Tell the kernel first: once the key is dropped, another part of the program may get its
         // descriptor's number.
         self.store.engine.end(name);
