@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loom::sync::Notify;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::engine::{Engine, Taken, Waited};
@@ -128,18 +127,38 @@ fn the_last_of_the_threads_that_leave_says_that_none_waits() {
     });
 }
 
+/// A thread waits until another one has said something.
+struct Signal(loom::sync::Mutex<bool>, loom::sync::Condvar);
+
+impl Signal {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(loom::sync::Mutex::new(false), loom::sync::Condvar::new()))
+    }
+
+    fn say(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut is_said = self.0.lock().unwrap();
+        while !*is_said {
+            is_said = self.1.wait(is_said).unwrap();
+        }
+    }
+}
+
 /// The handler of the first message waits for the second one, which only a thread that the hook
 /// starts can take. A lost call would leave all threads asleep, which loom reports.
 #[test]
 fn a_pool_that_grows_when_no_thread_waits_is_not_stuck() {
     for announces in [false, true] {
         explore(move || {
-            let needed = Arc::new(Notify::new());
-            let answered = Arc::new(Notify::new());
+            let (needed, answered) = (Signal::new(), Signal::new());
             let engine = {
                 let needed = Arc::clone(&needed);
                 // With one seat, the handler has to announce that it blocks.
-                hooked_engine(if announces { 1 } else { 2 }, move || needed.notify())
+                hooked_engine(if announces { 1 } else { 2 }, move || needed.say())
             };
             let first = {
                 let answered = Arc::clone(&answered);
@@ -161,7 +180,7 @@ fn a_pool_that_grows_when_no_thread_waits_is_not_stuck() {
             let second = spawn(&engine, move |engine| {
                 needed.wait();
                 take_one(engine);
-                answered.notify();
+                answered.say();
             });
             post(&engine);
             post(&engine);
