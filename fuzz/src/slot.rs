@@ -61,6 +61,8 @@ struct Model {
     /// The arming has a deadline, which has passed.
     timed: bool,
     late: bool,
+    /// The handler has asked for the packet that is due.
+    again: bool,
 }
 
 const DIRECTIONS: [Facts; 2] = [Facts::IN, Facts::OUT];
@@ -82,6 +84,7 @@ pub fn run(data: &[u8]) {
         flying: [false; 2],
         timed: false,
         late: false,
+        again: false,
     };
     model.slot.begin_with(0);
     while !bytes.is_at_the_end() {
@@ -168,7 +171,7 @@ impl Model {
         self.node = Node::Free;
         self.also = Interest::NONE;
         [self.enabled, self.removing, self.closed, self.collected] = [false; 4];
-        [self.timed, self.late] = [false; 2];
+        [self.timed, self.late, self.again] = [false; 3];
     }
 
     /// The key is with a handler, or with an operation that its token has started.
@@ -292,6 +295,7 @@ impl Model {
         self.enabled &= admitted.is_err();
         if admitted.is_ok() && !self.is_away() {
             self.also = Interest::NONE;
+            [self.late, self.again] = [false; 2];
         }
     }
 
@@ -556,9 +560,12 @@ impl Model {
         let way = bytes.byte() % 3;
         let word = self.slot.word();
         if way == 0 && self.slot.hand().is_some() {
-            assert!(word.mode().one_shot && self.also.is_empty() && !self.late);
+            assert!(word.mode().one_shot && self.also.is_empty() && !self.late && !self.again);
             return self.hand_out();
         }
+        // It reports nothing that the kernel has reported, or that the registration asks for.
+        let asks = word.interest().intersects(Interest::IN | Interest::OUT);
+        let is_empty = self.again && !asks && !format!("{word:?}").contains("pending");
         let is_due = word.is_due();
         let turn = if way == 1 { self.slot.take_and_park() } else { self.slot.take() };
         let is_packet = matches!(turn, NodeTurn::Held(_) | NodeTurn::Cloned(_) | NodeTurn::Removed);
@@ -578,12 +585,17 @@ impl Model {
             None
         };
         assert_eq!(turn, expected.unwrap_or(turn));
+        if self.again && expected.is_none() {
+            assert!(is_packet || turn == NodeTurn::Check, "the packet is lost");
+        }
         if let NodeTurn::Held(events) | NodeTurn::Cloned(events) = turn {
             assert_eq!(events.is_timed_out(), self.late);
             // A deadline is reported once.
             self.timed &= !self.late;
         }
         self.late &= turn == NodeTurn::Check;
+        self.again &= turn == NodeTurn::Check;
+        let told = |events| if is_empty { Events::NONE } else { events };
         match turn {
             NodeTurn::Gone | NodeTurn::Removed => self.free(),
             NodeTurn::Collect | NodeTurn::Nothing => self.node = Node::Rests,
@@ -594,7 +606,7 @@ impl Model {
             NodeTurn::Held(events) => {
                 assert!(word.mode().one_shot && !events.is_empty());
                 self.hand_out();
-                self.report(events);
+                self.report(told(events));
                 if way == 1 {
                     self.node = Node::Rests;
                     self.park();
@@ -603,7 +615,7 @@ impl Model {
             NodeTurn::Cloned(events) => {
                 assert!(!events.is_empty());
                 self.node = Node::Cloning;
-                self.report(events);
+                self.report(told(events));
                 if word.mode().one_shot {
                     assert!(way == 1 && !self.also.is_empty());
                     self.park();
@@ -628,7 +640,8 @@ impl Model {
         let answer = Answer { is_own_end: bytes.choice(), ..facts(bytes).into() };
         match self.slot.check(answer) {
             Checked::Nothing => {
-                assert!(self.enabled && !self.late, "the owner has something to do");
+                let is_due = self.late || self.again;
+                assert!(self.enabled && !is_due, "the owner has something to do");
                 self.node = Node::Rests;
             }
             Checked::Hot => self.node = Node::Queued,
@@ -651,7 +664,7 @@ impl Model {
     fn give_back(&mut self, bytes: &mut Reader<'_>) {
         let mode = Some(mode(bytes)).filter(|_| bytes.choice());
         let (drained, timed) = (drained(bytes), bytes.byte().is_multiple_of(3));
-        match bytes.byte() % 4 {
+        match bytes.byte() % 5 {
             // The token is dropped.
             0 => return self.free(),
             1 if self.slot.rearm(mode, timed, drained, self.poll) => {
@@ -659,6 +672,15 @@ impl Model {
                 [self.enabled, self.timed] = [true, timed];
                 self.node = Node::Rests;
                 return;
+            }
+            2 => {
+                let next = self.slot.put_back_again(drained, self.poll);
+                let mode = Some(self.slot.word().mode());
+                if self.admits(true).is_ok() {
+                    assert!(matches!(next, SlotStep::Queue | SlotStep::Recheck));
+                    self.again = true;
+                }
+                return self.is_given_back(next, mode, false);
             }
             _ => {}
         }
@@ -670,6 +692,10 @@ impl Model {
             self.slot.put_back(mode, timed, drained, self.poll)
         };
         assert!(!(opens && self.slot.word().mode().one_shot));
+        self.is_given_back(next, mode, timed);
+    }
+
+    fn is_given_back(&mut self, next: SlotStep, mode: Option<Mode>, timed: bool) {
         if self.closed {
             assert_eq!(next, SlotStep::Gone);
             return self.free();
@@ -711,6 +737,7 @@ impl Model {
         assert_eq!([says("flying-in"), says("flying-out")], self.flying, "{dump}, {self:?}");
         assert!(!self.enabled || says("timed") == self.timed, "{dump}, {self:?}");
         assert_eq!(says("late"), self.late, "{dump}, {self:?}");
+        assert_eq!(says("again"), self.again, "{dump}, {self:?}");
         assert_eq!(says("enabled"), self.enabled, "{dump}, {self:?}");
         assert_eq!(says("removing"), self.removing, "{dump}, {self:?}");
         assert_eq!(says("closed"), self.closed, "{dump}, {self:?}");

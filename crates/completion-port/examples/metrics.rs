@@ -45,6 +45,13 @@ fn statistics<K, M>(port: &Port<K, M>) -> String {
         let running = u8::from(thread.status == ThreadStatus::Running);
         let worker = thread.worker;
         let _ = writeln!(text, "port_thread_running{{worker=\"{worker}\"}} {running}");
+        // The client of a thread that sleeps for long can be found by this id.
+        let client = thread.handling.map(|id| format!("{id:?}")).unwrap_or_default();
+        let seconds = thread.handling_for.as_secs_f64();
+        let _ = writeln!(
+            text,
+            "port_thread_handling_seconds{{worker=\"{worker}\",registration=\"{client}\"}} {seconds}"
+        );
         let total = thread.packets.total();
         let _ = writeln!(text, "port_thread_packets_total{{worker=\"{worker}\"}} {total}");
     }

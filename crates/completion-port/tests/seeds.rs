@@ -69,14 +69,14 @@ pub use port::packets::{Notified, Packet, Packets};
 pub use port::raw;
 pub use port::registration::{Id, Registration};
 pub use port::token::{OwnedReady, Ready};
-pub use port::{Port, PortBuilder};
+pub use port::{Port, PortBuilder, ThreadStats};
 pub use types::address::Address;
 pub use types::buffer::{Buffer, Span};
 pub use types::config::{BlockDetection, FileEngine, Readiness};
 pub use types::error::{Call, Error, ErrorKind, Refused, Result};
 pub use types::interest::{Events, Interest, OneShot, Persistent};
 pub use types::source::{BorrowedSource, FileSource, OwnedSource, SharedSource, Source};
-pub use types::stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
+pub use types::stats::{PacketCounts, QueueDelays, Stats, ThreadStatus};
 pub use types::trigger::Trigger;
 
 /// Runs the requested seeds in child processes. Reduces the program of the first seed that fails.

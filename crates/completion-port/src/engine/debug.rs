@@ -31,6 +31,7 @@ impl fmt::Debug for Engine {
             .field("queued", &lists.ready().nodes(self.nodes()))
             .field("to_be_checked", &lists.recheck().nodes(self.nodes()))
             .field("workers", schedule.workers())
+            .field("handled", &self.handled(&hub))
             .field("slots", &slots)
             .field("operations", &operations)
             .finish()

@@ -22,6 +22,7 @@
 mod context;
 mod debug;
 mod enable;
+mod idle;
 mod nodes;
 mod operations;
 mod queue;
@@ -38,7 +39,7 @@ use std::sync::{Arc, Weak};
 
 use crate::backend::Backend;
 pub(crate) use crate::state::timers::TimerName;
-use crate::types::config::BlockDetection;
+use crate::types::config::{BlockDetection, IdleHook};
 use crate::types::error::{Call, Error};
 use context::Context;
 use queue::Queue;
@@ -59,6 +60,8 @@ pub(crate) use worker::{PacketTally, Worker};
 #[repr(C, align(64))]
 pub(crate) struct Engine {
     operations: Operations,
+    /// What the program runs when no thread waits.
+    no_idle: Option<IdleHook>,
 }
 
 impl Deref for Engine {
@@ -77,6 +80,7 @@ impl Engine {
     pub(crate) fn new(
         limit: usize,
         detection: BlockDetection,
+        no_idle: Option<IdleHook>,
         backend: Box<dyn Backend>,
     ) -> Result<Arc<Self>, Error> {
         let observes_all = detection == BlockDetection::Switches;
@@ -93,8 +97,9 @@ impl Engine {
         Ok(Arc::new_cyclic(|this: &Weak<Self>| {
             let number = backend.descriptors().enter(this.clone());
             let queue = Queue::new(Context::new(number, limit, detection, backend));
+            queue.lock().lists_mut().set_hooked(no_idle.is_some());
             let workers = Workers::new(queue, observes_all);
-            Self { operations: Operations::new(Registry::new(workers)) }
+            Self { operations: Operations::new(Registry::new(workers)), no_idle }
         }))
     }
 }

@@ -19,8 +19,8 @@ struct Counts {
     ready: AtomicU64,
     notified: AtomicU64,
     posted: AtomicU64,
-    removed: AtomicU64,
     done: AtomicU64,
+    removed: AtomicU64,
 }
 
 /// A kind of packet that is counted.
@@ -134,6 +134,10 @@ pub(crate) struct Worker {
     list: AtomicU32,
     /// Changes with each wait and each packet of the thread.
     progress: AtomicU32,
+    /// The node that the thread took last since it started to wait, or `NIL`. After a packet of an
+    /// operation, the node of its registration. Only the thread stores it. It orders nothing, so it
+    /// is an atomic of the standard library, which keeps the models of loom small.
+    current: std::sync::atomic::AtomicU32,
     /// The cells of posted messages that the thread has emptied. Only the thread touches it.
     freed_cells: FreedCells,
     /// What the thread has to handle before it takes its next packet; usually 0.
@@ -188,6 +192,7 @@ impl Worker {
             completed: FreedCells::new(),
             runs_deferred: AtomicBool::new(false),
             progress: AtomicU32::new(BEGIN),
+            current: std::sync::atomic::AtomicU32::new(NIL),
             attention: AtomicU8::new(0),
             left: AtomicBool::new(false),
             counts: Counts::default(),
@@ -229,6 +234,24 @@ impl Worker {
     pub(super) fn advance(&self) {
         // Only this worker's thread writes it.
         self.progress.store(self.progress.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// Notes that the packet that the thread has just taken belongs to this slot.
+    #[inline]
+    pub(crate) fn handles(&self, slot: Node) {
+        self.current.store(slot, Relaxed);
+    }
+
+    /// Notes that the thread has no packet of this slot any more. The registration may have ended.
+    pub(crate) fn stops_handling(&self, slot: Node) {
+        if self.current.load(Relaxed) == slot {
+            self.current.store(NIL, Relaxed);
+        }
+    }
+
+    /// Returns the node that the thread took last since it started to wait, or `NIL`.
+    pub(super) fn current(&self) -> Node {
+        self.current.load(Relaxed)
     }
 
     /// Returns a number that changes with each wait and each packet of the thread.
@@ -337,7 +360,12 @@ impl Worker {
         // If another thread has taken the chain away, its head is no longer this node, and cannot
         // become it again: only this thread stores a new chain here.
         let next = link.load(Relaxed);
-        self.list.compare_exchange(node, next, AcqRel, Relaxed).is_ok()
+        self.current.store(node, Relaxed);
+        let is_taken = self.list.compare_exchange(node, next, AcqRel, Relaxed).is_ok();
+        if !is_taken {
+            self.current.store(NIL, Relaxed);
+        }
+        is_taken
     }
 
     /// Whether the chain is empty and the thread has nothing else to handle.
@@ -391,6 +419,7 @@ impl Worker {
 impl Worker {
     /// Starts a wait. If none of the messages it put in front is left, the thread may add more.
     pub(super) fn come_to_wait(&self) {
+        self.current.store(NIL, Relaxed);
         if self.put_next.load(Relaxed) == 0 {
             return self.advance();
         }

@@ -9,7 +9,7 @@ use crate::memory::cells::Cells;
 use crate::port::{Port, Store};
 use crate::sys;
 use crate::types::buffer::Buffer;
-use crate::types::config::{BlockDetection, FileEngine, Readiness};
+use crate::types::config::{BlockDetection, FileEngine, IdleHook, Readiness};
 use crate::types::error::{Call, Error, Result};
 use crate::types::source::KernelId;
 
@@ -42,6 +42,7 @@ pub struct PortBuilder<B = Vec<u8>> {
     readiness: Readiness,
     queue_delays: bool,
     overcommit_after: Option<Duration>,
+    no_idle: Option<IdleHook>,
     /// The type of the buffers. The builder contains none.
     buffers: PhantomData<fn(B) -> B>,
 }
@@ -56,6 +57,7 @@ impl Default for PortBuilder {
             readiness: Readiness::default(),
             queue_delays: false,
             overcommit_after: None,
+            no_idle: None,
             buffers: PhantomData,
         }
     }
@@ -160,6 +162,86 @@ impl<B> PortBuilder<B> {
         self
     }
 
+    /// Sets a hook that runs when no idle thread is left, so that a pool can grow on demand.
+    ///
+    /// An idle thread is one that waits, awake or asleep, and has no packet. The hook runs whenever
+    /// a thread
+    ///
+    /// - leaves its wait with packets, before it gets the first one, or
+    /// - announces that it blocks, by [`Port::blocking`] or [`Port::remove_and_wait`],
+    ///
+    /// and no other thread is idle then. A thread that sleeps in a handler is not idle, announced or
+    /// not. Packets that come later stay queued until a thread waits: one that returns, or one that
+    /// the hook starts. So no packet is stuck without a call of the hook since the last thread
+    /// waited. If several threads leave simultaneously, the last one runs it; others may run it too.
+    ///
+    /// A wait that times out does not run the hook. Its thread should wait again, or end if
+    /// [`Port::idle_threads`] is not 0.
+    ///
+    /// The hook runs on that thread, without a lock. It may call the port, but must not wait on it.
+    /// Packets are delayed for as long as it takes, so let it only wake the thread that starts
+    /// others. A busy pool runs it at each wait, which costs an indirect call. If it panics, the
+    /// wait panics, and the packets return to the queue when the thread waits again or ends.
+    ///
+    /// # Examples
+    ///
+    /// A pool that starts a thread when it needs one, up to a maximum:
+    ///
+    /// ```
+    /// use completion_port::{Batch, Packet, Port};
+    /// use std::sync::mpsc::{channel, sync_channel};
+    /// use std::thread;
+    ///
+    /// const MOST: usize = 8;
+    ///
+    /// enum Job {
+    ///     Send(std::sync::mpsc::Sender<u32>),
+    ///     Receive(std::sync::mpsc::Receiver<u32>),
+    /// }
+    ///
+    /// fn serve(port: &Port<(), Job>) {
+    ///     let mut batch = Batch::with_capacity(1);
+    ///     while let Ok(packets) = port.wait(&mut batch, None) {
+    ///         for packet in packets {
+    ///             match packet {
+    ///                 Packet::Posted(Job::Send(to)) => to.send(7).unwrap(),
+    ///                 // Blocks until another thread has sent.
+    ///                 Packet::Posted(Job::Receive(from)) => {
+    ///                     assert_eq!(port.blocking(|| from.recv()), Ok(7));
+    ///                     port.close();
+    ///                 }
+    ///                 _ => {}
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// // Room for one: several calls before a thread is started count as one.
+    /// let (grow, needed) = sync_channel(1);
+    /// let port: Port<(), Job> = Port::builder()
+    ///     .on_no_idle(move || {
+    ///         let _ = grow.try_send(());
+    ///     })
+    ///     .build()?;
+    /// let (to, from) = channel();
+    /// port.post(Job::Receive(from))?;
+    /// port.post(Job::Send(to))?;
+    /// thread::scope(|scope| {
+    ///     let mut threads = vec![scope.spawn(|| serve(&port))];
+    ///     while !threads.iter().any(|thread| thread.is_finished()) {
+    ///         let is_needed = needed.recv_timeout(std::time::Duration::from_millis(10)).is_ok();
+    ///         if is_needed && threads.len() < MOST {
+    ///             threads.push(scope.spawn(|| serve(&port)));
+    ///         }
+    ///     }
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_no_idle(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.no_idle = Some(IdleHook::new(hook));
+        self
+    }
+
     /// Sets the type of [`Buffer`] that the port's operations send and fill. The default is
     /// `Vec<u8>`.
     ///
@@ -182,6 +264,7 @@ impl<B> PortBuilder<B> {
             readiness,
             queue_delays,
             overcommit_after,
+            no_idle,
             ..
         } = self;
         let buffers = PhantomData;
@@ -193,6 +276,7 @@ impl<B> PortBuilder<B> {
             readiness,
             queue_delays,
             overcommit_after,
+            no_idle,
             buffers,
         }
     }
@@ -235,7 +319,7 @@ impl<B> PortBuilder<B> {
             0 => processors(),
             given => given,
         };
-        let engine = Engine::new(limit, self.block_detection, backend)?;
+        let engine = Engine::new(limit, self.block_detection, self.no_idle, backend)?;
         if self.queue_delays {
             engine.measure_delays(true);
         }

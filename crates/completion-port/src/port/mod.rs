@@ -17,6 +17,7 @@ pub(crate) mod token;
 mod wait;
 
 pub use builder::PortBuilder;
+pub use stats::ThreadStats;
 
 use std::fmt;
 use std::mem::ManuallyDrop;

@@ -4,8 +4,42 @@ use std::time::Duration;
 
 use crate::engine::{Histogram, PacketTally};
 use crate::port::Port;
+use crate::port::registration::Id;
 use crate::state::schedule::Status;
-use crate::types::stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
+use crate::types::stats::{PacketCounts, QueueDelays, Stats, ThreadStatus};
+
+/// What one thread at a port is doing, and its counts so far.
+/// [`Port::thread_stats`] returns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ThreadStats {
+    /// The thread's number at the port, as in dumps and events. A later thread may get the same
+    /// number.
+    pub worker: usize,
+    /// The system's number of the thread, if it has one. On Linux this is the result of `gettid`,
+    /// which debuggers, `top` and `/proc` show.
+    pub system_number: Option<u64>,
+    /// What the thread is doing.
+    pub status: ThreadStatus,
+    /// Packets that the thread has taken, by kind.
+    pub packets: PacketCounts,
+    /// How often the thread was woken.
+    pub wakes: u64,
+    /// How often the thread was found asleep in a handler without an announcement.
+    pub blocks_found: u64,
+    /// The registration whose packet the thread took last, while the thread is in user code.
+    ///
+    /// `None` for a message, after the last packet of a registration, and if the thread has ended
+    /// the registration. The handler may have returned its token since. If another thread has ended
+    /// the registration since, this may be a later one.
+    pub handling: Option<Id>,
+    /// For how long, at least, the thread has been in user code since it took that packet, or since
+    /// it last called [`Port::blocking`] or [`Port::post_after`].
+    ///
+    /// The port notices a packet when an idle thread looks, about every millisecond, and at each
+    /// call of [`Port::thread_stats`]. So call that twice.
+    pub handling_for: Duration,
+}
 
 impl<K, M, B> Port<K, M, B> {
     /// Returns the current state of the port and its counts so far. In a forked child all numbers
@@ -76,9 +110,41 @@ impl<K, M, B> Port<K, M, B> {
                 packets: counts(&thread.packets),
                 wakes: thread.wakes,
                 blocks_found: thread.blocks_found,
+                handling: thread.handling.map(Id),
+                handling_for: thread.handling_for,
             })
         });
         stats.collect()
+    }
+
+    /// Returns how many threads are idle: they wait, awake or asleep, and have no packet.
+    ///
+    /// Takes the port's lock for a moment. In a forked child the number is 0.
+    /// [`PortBuilder::on_no_idle`](crate::PortBuilder::on_no_idle) reports that it has become 0.
+    ///
+    /// # Examples
+    ///
+    /// A thread of a growing pool that has had nothing to do ends, if another one is idle:
+    ///
+    /// ```
+    /// use completion_port::{Batch, Port};
+    /// use std::time::Duration;
+    ///
+    /// let port = Port::<()>::new()?;
+    /// let mut batch = Batch::new();
+    /// while let Ok(packets) = port.wait(&mut batch, Some(Duration::from_millis(10))) {
+    ///     let handled = packets.count();
+    ///     if handled == 0 && port.idle_threads() > 0 {
+    ///         break;
+    ///     }
+    ///     # assert_eq!(port.idle_threads(), 0);
+    ///     # port.close();
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn idle_threads(&self) -> usize {
+        self.store.engine.idle_threads()
     }
 
     /// Starts or stops measuring how long packets wait in the queue.

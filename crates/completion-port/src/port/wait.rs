@@ -162,9 +162,12 @@ impl<K, M, B> Port<K, M, B> {
         }
         let worker =
             if self.store.engine.forked() { None } else { current_worker(&self.store.engine) };
-        let _blocked = worker
+        let blocked = worker
             .filter(|worker| self.store.engine.begin_blocking(worker))
             .map(|worker| Blocked(&self.store.engine, worker));
+        if blocked.is_some() {
+            self.store.engine.blocks_with_none_idle();
+        }
         f()
     }
 }

@@ -1,4 +1,7 @@
-//! Settings of a port that choose between methods of the system.
+//! Settings of a port: methods of the system, and a hook of the program.
+
+use std::fmt;
+use std::sync::Arc;
 
 /// How a port detects that a running thread sleeps in the kernel: on a lock, in a blocking read, on
 /// a page that is not in memory.
@@ -133,4 +136,24 @@ pub enum Readiness {
     Notifications,
     /// Polls of the Windows socket driver, with the back end `afd`.
     Polls,
+}
+
+/// What the program runs when no thread waits.
+#[derive(Clone)]
+pub(crate) struct IdleHook(Arc<dyn Fn() + Send + Sync>);
+
+impl IdleHook {
+    pub(crate) fn new(hook: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hook))
+    }
+
+    pub(crate) fn run(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for IdleHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IdleHook")
+    }
 }

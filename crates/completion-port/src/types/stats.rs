@@ -50,27 +50,6 @@ pub struct Stats {
     pub packets: PacketCounts,
 }
 
-/// What one thread at a port is doing, and its counts so far.
-/// [`Port::thread_stats`](crate::Port::thread_stats) returns it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ThreadStats {
-    /// The thread's number at the port, as in dumps and events. A later thread may get the same
-    /// number.
-    pub worker: usize,
-    /// The system's number of the thread, if it has one. On Linux this is the result of `gettid`,
-    /// which debuggers, `top` and `/proc` show.
-    pub system_number: Option<u64>,
-    /// What the thread is doing.
-    pub status: ThreadStatus,
-    /// Packets that the thread has taken, by kind.
-    pub packets: PacketCounts,
-    /// How often the thread was woken.
-    pub wakes: u64,
-    /// How often the thread was found asleep in a handler without an announcement.
-    pub blocks_found: u64,
-}
-
 /// What a thread at a port is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

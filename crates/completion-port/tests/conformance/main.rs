@@ -14,6 +14,7 @@
     allow(dead_code, unused_imports, reason = "what only claims for such a system use")
 )]
 
+mod again;
 mod besides;
 mod by_number;
 mod call;
@@ -34,6 +35,7 @@ mod files_posted;
 #[cfg(target_os = "linux")]
 mod forks;
 mod hangup;
+mod idle_threads;
 mod kinds;
 #[cfg(target_os = "linux")]
 mod kinds_of_linux;

@@ -230,6 +230,90 @@ on_every_system! {
     }
 }
 
+on_every_system! {
+    /// Each kind of packet, and what the handler does with it.
+    fn a_thread_is_shown_with_the_registration_that_it_handles(system: &System) {
+        type Key = SharedSource<testkit::Socket>;
+        let port: Port<Key, u32> = system.port(1);
+        let shown = || {
+            let threads = port.thread_stats();
+            assert_eq!(threads.len(), 1);
+            threads[0].handling
+        };
+        let (ours, theirs) = system.tcp_pair();
+        let (others, theirs_too) = system.tcp_pair();
+        let once = Registration::owned(Key::new(ours), Interest::IN, OneShot::Level);
+        let once = port.register(once).unwrap();
+        let always = Registration::owned(Key::new(others), Interest::IN, Persistent::Edge);
+        let always = port.register(always).unwrap();
+        let mut batch = Batch::with_capacity(1);
+        theirs.write(b"x").unwrap();
+        let Some(Packet::Ready(token)) = port.wait(&mut batch, None).unwrap().next() else {
+            panic!("the first one was to report")
+        };
+        assert_eq!(shown(), Some(once));
+        port.blocking(|| assert_eq!(shown(), Some(once)));
+        token.key().drain();
+        // The thread is still in the handler.
+        token.rearm().unwrap();
+        assert_eq!(shown(), Some(once));
+        theirs_too.write(b"x").unwrap();
+        assert!(matches!(
+            port.wait(&mut batch, None).unwrap().next(),
+            Some(Packet::Notified(notified)) if notified.id() == always
+        ));
+        assert_eq!(shown(), Some(always));
+        port.post(1).unwrap();
+        assert!(matches!(port.wait(&mut batch, None).unwrap().next(), Some(Packet::Posted(1))));
+        assert_eq!(shown(), None);
+        // After a wait without a packet, there is none.
+        theirs.write(b"x").unwrap();
+        let Some(Packet::Ready(token)) = port.wait(&mut batch, None).unwrap().next() else {
+            panic!("the first one was to report")
+        };
+        token.recv(Vec::with_capacity(4)).map_err(|refused| refused.error()).unwrap();
+        let mut packets = port.wait(&mut batch, None).unwrap();
+        let Some(Packet::Completed(done)) = packets.next() else { panic!("it was to receive") };
+        assert_eq!(shown(), Some(once));
+        let (token, _) = done.into_parts();
+        // The registration ends, and so does what is shown of it.
+        drop(token);
+        assert_eq!(shown(), None);
+        drop(packets);
+        port.remove(always).unwrap();
+        let packet = port.wait(&mut batch, None).unwrap().next();
+        assert!(matches!(packet, Some(Packet::Removed(id, _)) if id == always));
+        assert_eq!(shown(), None);
+        assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+        assert_eq!(shown(), None);
+    }
+}
+
+#[test]
+fn a_handler_is_timed_from_the_first_look_on() {
+    let kernel = Kernel::new();
+    kernel.manual_clock();
+    let port: Port<(), u32> = Port::builder().concurrency(1).build_simulated(&kernel).unwrap();
+    let mut batch = Batch::new();
+    port.post(1).unwrap();
+    port.post(2).unwrap();
+    let mut packets = port.wait(&mut batch, Duration::ZERO).unwrap();
+    let taken_for = || port.thread_stats()[0].handling_for;
+    for _ in 0..2 {
+        assert!(packets.next().is_some());
+        // Nobody has looked meanwhile.
+        kernel.advance(Duration::from_secs(1));
+        assert_eq!(taken_for(), Duration::ZERO);
+        kernel.advance(Duration::from_secs(2));
+        assert_eq!(taken_for(), Duration::from_secs(2));
+        kernel.advance(Duration::from_secs(3));
+        assert_eq!(taken_for(), Duration::from_secs(5));
+    }
+    drop(packets);
+    assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
+    assert_eq!(taken_for(), Duration::ZERO);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thread_is_named_as_the_system_names_it() {
@@ -268,8 +352,13 @@ fn counts_a_thread_that_is_found_asleep(system: &System) {
         until(port, |stats| stats.packets.posted == 1);
         port.post(2).unwrap();
         until(port, |stats| stats.packets.posted == 2);
-        let found: u64 = port.thread_stats().iter().map(|thread| thread.blocks_found).sum();
+        // An idle thread has looked before.
+        thread::sleep(Duration::from_millis(2));
+        let threads = port.thread_stats();
+        let found: u64 = threads.iter().map(|thread| thread.blocks_found).sum();
         assert!(found >= 1);
+        let longest = threads.iter().map(|thread| thread.handling_for).max();
+        assert!(longest >= Some(Duration::from_millis(2)), "{threads:?}");
         drop(run_deferred);
     });
 }

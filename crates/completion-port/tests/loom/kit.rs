@@ -11,7 +11,7 @@ use crate::engine::{
 };
 use crate::fake::{Fake, Handle};
 use crate::state::slot::Drained;
-use crate::types::config::BlockDetection;
+use crate::types::config::{BlockDetection, IdleHook};
 use crate::types::error::Call;
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
@@ -62,9 +62,16 @@ pub(crate) fn one_shot_looking_engine(limit: usize) -> (Arc<Engine>, Arc<Fake>) 
     port(limit, BlockDetection::Announced, Fake::one_shot(true))
 }
 
+/// A port that runs `hook` when no thread waits.
+pub(crate) fn hooked_engine(limit: usize, hook: impl Fn() + Send + Sync + 'static) -> Arc<Engine> {
+    let backend = Box::new(Handle(Fake::new(false)));
+    let hook = Some(IdleHook::new(hook));
+    Engine::new(limit, BlockDetection::Automatic, hook, backend).unwrap()
+}
+
 fn port(limit: usize, detection: BlockDetection, fake: Arc<Fake>) -> (Arc<Engine>, Arc<Fake>) {
     let backend = Box::new(Handle(Arc::clone(&fake)));
-    (Engine::new(limit, detection, backend).unwrap(), fake)
+    (Engine::new(limit, detection, None, backend).unwrap(), fake)
 }
 
 /// Starts a thread that runs `act` on the shared value.
@@ -107,9 +114,18 @@ impl Handler {
 
     /// Arms the registration again, either as a thread with a worker or as any other thread.
     pub(crate) fn rearm(&self, drained: Drained, with_worker: bool) {
+        self.put_back(drained, with_worker, false);
+    }
+
+    /// The same, and asks for another packet.
+    pub(crate) fn again(&self, drained: Drained, with_worker: bool) {
+        self.put_back(drained, with_worker, true);
+    }
+
+    fn put_back(&self, drained: Drained, with_worker: bool, again: bool) {
         let slot = self.engine.slot(name_parts(self.name).0);
         let mine = || with_worker.then(|| Arc::clone(&self.worker));
-        let back = KeyReturn { mode: Some(LEVEL), timed: false, drained };
+        let back = KeyReturn { mode: Some(LEVEL), timed: false, again, drained };
         self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
     }
 }

@@ -127,6 +127,23 @@ fn data_that_a_handler_left_behind_is_found_by_the_next_wait() {
     });
 }
 
+/// The kernel has nothing to report. The packet wakes a thread that waits, or is found by one that
+/// comes, whatever the handler's own thread does then.
+#[test]
+fn a_packet_that_a_handler_asks_for_reaches_a_thread() {
+    for (is_one_shot, with_worker) in [(false, false), (false, true), (true, false), (true, true)] {
+        explore(move || {
+            let kernel = if is_one_shot { one_shot_engine(2) } else { engine(2) };
+            let handler = Handler::of(kernel);
+            handler.fake.read();
+            let other = spawn(&handler.engine, take_any);
+            handler.again(READ, with_worker);
+            handler.engine.leave(&handler.worker);
+            assert_eq!(other.join().unwrap(), Seen::Ready(handler.name));
+        });
+    }
+}
+
 #[test]
 fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
     // As above, with poll numbers from the engine: a poll finds the edge; the handler reads the

@@ -98,6 +98,12 @@ impl Cell {
         self.note(self.slot.put_back(mode, false, drained, 5))
     }
 
+    /// Returns the key and asks for another packet.
+    fn put_back_again(&self) -> SlotStep {
+        self.put_key(7);
+        self.note(self.slot.put_back_again(READ, 5))
+    }
+
     fn take_key(&self) -> u32 {
         self.key.with_mut(|key| {
             // SAFETY: dereferencing requires that no other thread accesses the cell meanwhile.
@@ -500,6 +506,98 @@ fn a_request_for_room_that_meets_a_packet_without_a_token_is_not_lost() {
             assert!(told.is_in() && told.is_out(), "{told:?}");
         });
     }
+}
+
+/// The handler has read everything and asks for another packet, because of what is in its own
+/// buffer.
+#[test]
+fn a_packet_that_a_handler_asks_for_is_neither_lost_nor_told_twice() {
+    for mode in [LEVEL, EDGE] {
+        // Urgent data, an error that is gone, and an end are checked first.
+        for facts in [Facts::IN, Facts::URGENT, Facts::ERR, Facts::RDHUP] {
+            explore(move || {
+                let cell = Arc::new(Cell::held(mode));
+                let kernel = spawn(&cell, move |cell| {
+                    cell.deliver(facts);
+                });
+                cell.put_back_again();
+                assert_eq!(cell.turn(), NodeTurn::Held(Events::IN), "{facts:?}");
+                assert_eq!(cell.take_key(), 7);
+                kernel.join().unwrap();
+                assert_eq!(cell.won.load(SeqCst), 0, "it is told twice");
+            });
+        }
+    }
+}
+
+#[test]
+fn enabling_keeps_a_packet_that_the_handler_asks_for_and_disabling_drops_it() {
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let enabler = spawn(&cell, |cell| cell.slot.enable(0, LEVEL, || NO_HINT, 5).is_ok());
+        let also = spawn(&cell, |cell| cell.slot.enable_also(0, Interest::IN, 5).unwrap());
+        cell.put_back_again();
+        // Their node is queued, or still with the token.
+        assert_eq!(also.join().unwrap(), SlotStep::Nothing);
+        enabler.join().unwrap();
+        assert_eq!((cell.won.load(SeqCst), cell.turn()), (1, NodeTurn::Held(Events::IN)));
+        assert_eq!(cell.take_key(), 7);
+    });
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let disabler = spawn(&cell, |cell| cell.slot.disable(0).unwrap());
+        cell.put_back_again();
+        let turn = cell.turn();
+        disabler.join().unwrap();
+        if turn == NodeTurn::Nothing {
+            // The registration can go on, and nothing is left of the request.
+            assert_eq!(cell.slot.enable(0, LEVEL, || NO_HINT, 5), Ok(SlotStep::Nothing));
+            cell.arrive();
+            assert_eq!(cell.turn(), NodeTurn::Held(Events::IN));
+        } else {
+            assert_eq!(turn, NodeTurn::Held(Events::IN));
+        }
+        assert_eq!(cell.take_key(), 7);
+    });
+}
+
+#[test]
+fn an_end_against_a_packet_that_a_handler_asks_for_gives_the_key_back_once() {
+    for is_closed in [false, true] {
+        explore(move || {
+            let cell = Arc::new(Cell::held(LEVEL));
+            let kernel = spawn(&cell, |cell| cell.deliver(Facts::IN));
+            let ender = spawn(&cell, move |cell| {
+                let ended = if is_closed {
+                    cell.slot.retire(0)
+                } else {
+                    cell.slot.remove(0, false).unwrap()
+                };
+                assert_eq!(ended, Removal::Marked, "the node has an owner throughout");
+            });
+            let step = cell.put_back_again();
+            kernel.join().unwrap();
+            ender.join().unwrap();
+            if step == SlotStep::Gone {
+                assert!(is_closed && cell.won.load(SeqCst) == 0);
+            } else {
+                let last = if is_closed { NodeTurn::Gone } else { NodeTurn::Removed };
+                assert_eq!((cell.won.load(SeqCst), cell.turn()), (1, last));
+            }
+            assert_eq!(cell.take_key(), 7);
+        });
+    }
+    // A thread that waits for the key gets it from the handler, or instead of the packet.
+    explore(|| {
+        let cell = Arc::new(Cell::held(LEVEL));
+        let handler = spawn(&cell, Cell::put_back_again);
+        assert_eq!(cell.slot.remove(0, true), Ok(Removal::Marked));
+        if handler.join().unwrap() == SlotStep::Queue {
+            assert_eq!(cell.turn(), NodeTurn::Collect);
+        }
+        assert_eq!(cell.slot.collect(0), Some(Ok(())));
+        assert_eq!(cell.take_key(), 7);
+    });
 }
 
 #[test]

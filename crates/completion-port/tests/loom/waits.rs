@@ -8,7 +8,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use crate::engine::{Engine, Taken, Waited};
 use crate::fake::Fake;
 use crate::kit::{
-    NoTasks, engine, explore, explore_within, next, post, scratch, serve, spawn, take_one,
+    NoTasks, engine, explore, explore_within, hooked_engine, next, post, scratch, serve, spawn,
+    take_one,
 };
 use crate::state::moment::Moment;
 
@@ -95,6 +96,98 @@ fn a_thread_that_says_it_blocks_hands_its_seat_over() {
         engine.end_blocking(&worker);
         engine.leave(&worker);
     });
+}
+
+#[test]
+fn the_last_of_the_threads_that_leave_says_that_none_waits() {
+    explore(|| {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let engine = {
+            let calls = Arc::clone(&calls);
+            hooked_engine(2, move || {
+                calls.fetch_add(1, SeqCst);
+            })
+        };
+        // They keep their message, and neither wait nor leave the port.
+        let takers = [(); 2].map(|()| {
+            spawn(&engine, |engine| {
+                let worker = engine.join();
+                let waited = engine.wait(&worker, &mut scratch(), 1, None, &NoTasks);
+                assert_eq!(waited, Waited::Packets);
+                worker
+            })
+        });
+        post(&engine);
+        post(&engine);
+        for taker in takers {
+            taker.join().unwrap();
+        }
+        assert_eq!(engine.idle_threads(), 0);
+        assert!((1..=2).contains(&calls.load(SeqCst)), "{calls:?}");
+    });
+}
+
+/// A thread waits until another one has said something.
+struct Signal(loom::sync::Mutex<bool>, loom::sync::Condvar);
+
+impl Signal {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(loom::sync::Mutex::new(false), loom::sync::Condvar::new()))
+    }
+
+    fn say(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut is_said = self.0.lock().unwrap();
+        while !*is_said {
+            is_said = self.1.wait(is_said).unwrap();
+        }
+    }
+}
+
+/// The handler of the first message waits for the second one, which only a thread that the hook
+/// starts can take. A lost call would leave all threads asleep, which loom reports.
+#[test]
+fn a_pool_that_grows_when_no_thread_waits_is_not_stuck() {
+    for announces in [false, true] {
+        explore(move || {
+            let (needed, answered) = (Signal::new(), Signal::new());
+            let engine = {
+                let needed = Arc::clone(&needed);
+                // With one seat, the handler has to announce that it blocks.
+                hooked_engine(if announces { 1 } else { 2 }, move || needed.say())
+            };
+            let first = {
+                let answered = Arc::clone(&answered);
+                spawn(&engine, move |engine| {
+                    let worker = engine.join();
+                    let waited = engine.wait(&worker, &mut scratch(), 1, None, &NoTasks);
+                    assert_eq!(waited, Waited::Packets);
+                    assert!(matches!(next(engine, &worker), Some(Taken::Posted(_))));
+                    if announces {
+                        assert!(engine.begin_blocking(&worker));
+                        engine.blocks_with_none_idle();
+                    }
+                    answered.wait();
+                    if announces {
+                        engine.end_blocking(&worker);
+                    }
+                })
+            };
+            let second = spawn(&engine, move |engine| {
+                needed.wait();
+                take_one(engine);
+                answered.say();
+            });
+            post(&engine);
+            post(&engine);
+            first.join().unwrap();
+            second.join().unwrap();
+        });
+    }
 }
 
 #[test]

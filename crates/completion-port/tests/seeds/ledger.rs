@@ -51,6 +51,9 @@ pub(crate) struct Facts {
     reported: u64,
     /// One of its tokens is out.
     is_out: bool,
+    /// A handler has asked for another packet, which has not come; its last packet was such a one.
+    is_asked_for: bool,
+    pub(crate) was_asked_for: bool,
     /// Whether it was removed, and when its last packet came.
     pub(crate) removing: bool,
     ended: Option<u64>,
@@ -180,6 +183,8 @@ impl Ledger {
             packets: 0,
             reported: 0,
             is_out: false,
+            is_asked_for: false,
+            was_asked_for: false,
             removing: false,
             ended: None,
             changed: book.time,
@@ -228,6 +233,7 @@ impl Ledger {
             broken = Some("a packet came after the last one");
         }
         facts.packets += 1;
+        facts.was_asked_for = std::mem::take(&mut facts.is_asked_for);
         for (interest, is_told) in
             [(Interest::IN, events.is_in()), (Interest::OUT, events.is_out())]
         {
@@ -314,6 +320,11 @@ impl Ledger {
             facts.interest = interest;
             facts.trigger = trigger;
         }
+    }
+
+    /// The token is about to be returned for another packet, after [`Ledger::giving_back`].
+    pub(crate) fn asking_again(&self, key: u32) {
+        self.with(key, |facts| facts.is_asked_for = true);
     }
 
     /// The token is about to be passed to an operation.
@@ -416,6 +427,7 @@ impl Ledger {
                 // If a token is out, it stays out. Another thread may have called `enable_also`
                 // just before or after.
                 facts.also = Interest::NONE;
+                facts.is_asked_for = false;
                 if facts.standing == Standing::Enabled {
                     facts.standing = Standing::Off;
                 }
@@ -542,6 +554,8 @@ impl Ledger {
             // A removal waits for the operations that the kernel holds.
             if facts.removing && facts.standing != Standing::Over && held == 0 {
                 due.push(format!("key {number} was removed, and its last packet did not come"));
+            } else if facts.standing == Standing::Enabled && facts.is_asked_for {
+                due.push(format!("key {number} was to make another packet"));
             } else if facts.standing == Standing::Enabled && is_level(facts.trigger) {
                 waiting.push((*number, facts.interest | facts.also, facts.socket.clone()));
             } else if facts.standing != Standing::Over && !facts.also.is_empty() {

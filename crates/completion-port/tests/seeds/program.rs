@@ -193,6 +193,8 @@ pub(crate) enum Habit {
     RearmAs(Interest, AnyTrigger),
     /// Arms through the `Changes` of the next call.
     Process,
+    /// Asks for another packet.
+    Again,
     Park,
     ParkAndEnable,
     Drop,
@@ -401,7 +403,7 @@ fn habit(lot: &mut Lot, sleeps: bool, reads: bool) -> Habit {
         ]);
     }
     let time = lot.pick(&[5, 40, 700, 3_000, 12_000]);
-    match lot.below(29) {
+    match lot.below(31) {
         0 => Habit::ReadOne,
         1 => Habit::ReadNothing,
         2 | 3 => Habit::RearmAs(interest(lot), trigger(lot)),
@@ -421,6 +423,7 @@ fn habit(lot: &mut Lot, sleeps: bool, reads: bool) -> Habit {
         19 => Habit::PostAfter(lot.pick(&[1, 1, 2, 5, 70])),
         20..23 => Habit::ReadAllAndSaySo,
         23 | 24 => Habit::Wake(lot.below(8)),
+        25 | 26 => Habit::Again,
         _ => Habit::ReadAll,
     }
 }

@@ -640,6 +640,11 @@ impl World {
                 }
                 parked
             }
+            Habit::Again if runs_deferred.is_none() => {
+                self.ledger.giving_back(key, Some((interest, trigger)));
+                self.ledger.asking_again(key);
+                ready.again()
+            }
             Habit::Process if runs_deferred.is_none() => {
                 hands.rearms.push((key, interest, trigger));
                 hands.changes.rearm(ready);
@@ -678,7 +683,7 @@ impl World {
             && events.is_in()
             && trigger == AnyTrigger::OneShot(OneShot::Level)
             && self.program.handlers_alone_arm()
-            && !self.ledger.with(key, |facts| facts.is_armed_by_name)
+            && !self.ledger.with(key, |facts| facts.is_armed_by_name || facts.was_asked_for)
         {
             fail(&format!("key {key}: a level packet for {events:?} without anything to read"));
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::backend::thread::Thread;
 use crate::engine::worker::{PacketTally, Worker};
+use crate::state::moment::Moment;
 use crate::state::schedule::{Wake, WorkerNumber};
 
 /// A thread at the port, as other threads see it.
@@ -18,11 +19,14 @@ pub(in crate::engine) struct WorkerEntry {
     wakes: u64,
     /// How often it was found asleep without having announced it.
     blocks_found: u64,
+    /// The thread's progress when that was last noticed, and when it was first noticed.
+    noticed: (u32, Moment),
 }
 
 impl WorkerEntry {
     pub(in crate::engine) fn new(worker: Arc<Worker>, thread: Arc<dyn Thread>) -> Self {
-        Self { worker, thread, wakes: 0, blocks_found: 0 }
+        let noticed = (worker.progress().wrapping_sub(1), Moment::ZERO);
+        Self { worker, thread, wakes: 0, blocks_found: 0, noticed }
     }
 
     #[inline]
@@ -41,6 +45,15 @@ impl WorkerEntry {
 
     pub(in crate::engine) fn blocks_found(&self) -> u64 {
         self.blocks_found
+    }
+
+    /// Notices the thread's progress at `now`. Returns since when, at least, it is the same.
+    pub(in crate::engine) fn notice(&mut self, now: Moment) -> Moment {
+        let progress = self.worker.progress();
+        if self.noticed.0 != progress {
+            self.noticed = (progress, now);
+        }
+        self.noticed.1
     }
 }
 
@@ -106,6 +119,10 @@ impl WorkerEntries {
         self.entries.len()
     }
 
+    pub(in crate::engine) fn iter_mut(&mut self) -> impl Iterator<Item = &mut WorkerEntry> {
+        self.entries.iter_mut().flatten()
+    }
+
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &WorkerEntry> {
         self.entries.iter().flatten()
     }
@@ -126,6 +143,13 @@ impl WorkerEntries {
         entry.wakes += 1;
         let Wake { worker, in_kernel } = wake;
         PendingWake { thread: Arc::clone(&entry.thread), worker, in_kernel }
+    }
+
+    /// Notices the progress of the thread of `worker` at `now`.
+    pub(super) fn notice_progress(&mut self, worker: WorkerNumber, now: Moment) {
+        if let Some(entry) = &mut self.entries[worker] {
+            entry.notice(now);
+        }
     }
 
     /// Counts that the thread of `worker` was found asleep.

@@ -33,10 +33,18 @@ impl Flags {
     const FOUND: u8 = 8;
     /// Tasks were deferred.
     pub(in crate::engine) const DEFERRED: u8 = 16;
+    /// The program has a hook for when no thread waits.
+    const HOOKED: u8 = 32;
 
     #[inline]
     pub(in crate::engine) fn is_any(self) -> bool {
         self != Self::NOTHING
+    }
+
+    /// Whether a flag concerns what is queued.
+    #[inline]
+    pub(in crate::engine) fn is_any_of_queue(self) -> bool {
+        self.0 & !Self::HOOKED != 0
     }
 
     #[inline]
@@ -146,6 +154,11 @@ impl Lists {
     /// Sets whether the queueing delay of packets is measured.
     pub(super) fn set_measured(&mut self, on: bool) {
         self.flags.set(Flags::MEASURED, on);
+    }
+
+    /// Sets whether the program has a hook for when no thread waits.
+    pub(in crate::engine) fn set_hooked(&mut self, on: bool) {
+        self.flags.set(Flags::HOOKED, on);
     }
 
     /// Keeps waits from ending for lack of packets until [`Lists::end_await`].

@@ -214,6 +214,14 @@ impl Queue {
         }
     }
 
+    /// Queues a packet that the calling thread has caused: see [`Queue::submit_own_locked`].
+    pub(super) fn submit_own(&self, node: Node, worker: Option<&Worker>) {
+        let mut hub = self.lock();
+        let notice = self.submit_own_locked(&mut hub, node, worker);
+        drop(hub);
+        self.notify(notice);
+    }
+
     /// Queues a packet that the calling thread has caused. The caller holds the lock.
     ///
     /// A thread that runs at the port soon waits for its next packets. So another thread is woken
@@ -229,7 +237,7 @@ impl Queue {
             return self.submit_locked(hub, node);
         };
         lists.push(self.nodes(), node);
-        if lists.flags().is_any() {
+        if lists.flags().is_any_of_queue() {
             self.note_queued_one(lists, node);
         }
         let wake = schedule.look_after(&self.view(lists, worker));
@@ -240,7 +248,7 @@ impl Queue {
     pub(super) fn submit_locked(&self, hub: &mut Hub, node: Node) -> Option<PendingWake> {
         let (schedule, lists) = hub.parts_mut();
         lists.push(self.nodes(), node);
-        if lists.flags().is_any() {
+        if lists.flags().is_any_of_queue() {
             self.note_queued_one(lists, node);
         }
         let wake = schedule.queued(&mut self.view(lists, None));

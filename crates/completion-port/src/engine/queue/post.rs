@@ -107,7 +107,7 @@ impl Posting<'_> {
         let notice = if worker.is_some_and(Worker::runs_deferred) {
             let lists = hub.lists_mut();
             lists.push(queue.nodes(), node);
-            if lists.flags().is_any() {
+            if lists.flags().is_any_of_queue() {
                 queue.note_queued_one(lists, node);
             }
             None
@@ -129,7 +129,7 @@ impl Posting<'_> {
         let Self { queue, cell, .. } = self;
         let (schedule, lists) = self.hub.parts_mut();
         let node = cell | POSTED;
-        if lists.flags().is_any() {
+        if lists.flags().is_any_of_queue() {
             queue.note_queued_one(lists, node);
         }
         let goes_next = worker.may_put_next();

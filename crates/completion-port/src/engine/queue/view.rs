@@ -95,6 +95,10 @@ impl SchedulePort for PortView<'_> {
         self.worker(worker).progress()
     }
 
+    fn notice_progress(&mut self, worker: WorkerNumber, now: Moment) {
+        self.lists.members_mut().notice_progress(worker, now);
+    }
+
     fn presence(&self, worker: WorkerNumber) -> Option<Presence> {
         self.lists.entries().get(worker).and_then(|entry| entry.thread().read_record())
     }

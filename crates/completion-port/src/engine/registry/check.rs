@@ -122,7 +122,7 @@ impl Registry {
     #[inline]
     pub(in crate::engine) fn end_check(&self, lists: &mut Lists, checks: Checks) {
         let Checks { hot, again, .. } = checks;
-        if lists.flags().is_any() {
+        if lists.flags().is_any_of_queue() {
             self.note_queued(lists, &hot);
         }
         lists.append(self.nodes(), hot);

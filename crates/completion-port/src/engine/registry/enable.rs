@@ -52,7 +52,7 @@ impl Registry {
         call: Call,
         slot: &Slot,
         name: Name,
-        KeyReturn { mode, timed, drained }: KeyReturn,
+        KeyReturn { mode, timed, again, drained }: KeyReturn,
         worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
         self.may_put_back(call, slot)?;
@@ -67,9 +67,18 @@ impl Registry {
         // As in `rearm`.
         barrier(&slot.link);
         let poll = self.current_poll();
-        match slot.put_back(mode, timed, drained, poll) {
+        let next = if again {
+            slot.put_back_again(drained, poll)
+        } else {
+            slot.put_back(mode, timed, drained, poll)
+        };
+        match next {
             SlotStep::Nothing => Ok(()),
             SlotStep::Gone => Err(Error::new(call, ErrorKind::NotRegistered)),
+            SlotStep::Queue if again => {
+                self.submit_own(name_parts(name).0, worker().as_deref());
+                Ok(())
+            }
             next => {
                 self.follow(next, name_parts(name).0, worker().as_deref());
                 Ok(())

@@ -66,6 +66,7 @@ impl Registry {
     /// Ends a turn that reports no events. Returns the caller's packet, if any.
     #[cold]
     fn end_turn(&self, worker: &Worker, name: Name, turn: NodeTurn) -> Option<Taken<'_>> {
+        worker.stops_handling(name_parts(name).0);
         match turn {
             NodeTurn::Removed => {
                 worker.count(PacketKind::Removed);

@@ -63,7 +63,7 @@ impl Engine {
             let action = schedule.next(&mut turn, queries, is_filled, &mut view, queue_due);
             if let Action::Return(waited, wake) = action {
                 let notice = wake.map(|wake| hub.notice(wake));
-                self.end_wait(hub, worker, notice, port);
+                self.end_wait(hub, worker, waited, notice, port);
                 // Queued packets come first; the next wait fails.
                 let fails = turn.is_refused() && waited == Waited::TimedOut;
                 return if fails { Waited::Failed } else { waited };
@@ -120,11 +120,12 @@ impl Engine {
         &'e self,
         hub: MutexGuard<'e, Hub>,
         worker: &Worker,
+        waited: Waited,
         notice: Option<PendingWake>,
         port: &dyn DeferredWork,
     ) {
         if hub.lists().flags().is_any() {
-            self.end_notably(hub, worker, notice, port);
+            self.end_notably(hub, worker, waited, notice, port);
         } else {
             drop(hub);
             self.notify(notice);
@@ -155,9 +156,11 @@ impl Engine {
         &'e self,
         mut hub: MutexGuard<'e, Hub>,
         worker: &Worker,
+        waited: Waited,
         notice: Option<PendingWake>,
         port: &dyn DeferredWork,
     ) {
+        let leaves_none_idle = self.leaves_none_idle(&mut hub, waited);
         let is_any_deferred = hub.lists().flags().has(Flags::DEFERRED);
         if hub.lists().flags().has(Flags::MEASURED) {
             worker.measure();
@@ -172,6 +175,9 @@ impl Engine {
             port.run_deferred();
         }
         self.trace_found_asleep(found);
+        if leaves_none_idle {
+            self.run_idle_hook();
+        }
     }
 
     /// Whether waits return immediately because the port is closed and has no packets left.
@@ -197,7 +203,7 @@ impl Engine {
             }
         }
         let due = self.defer_due(lists, due);
-        if lists.flags().is_any() {
+        if lists.flags().is_any_of_queue() {
             self.note_queued(lists, &due);
         }
         lists.append(self.nodes(), due);

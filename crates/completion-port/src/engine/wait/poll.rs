@@ -402,7 +402,7 @@ impl Engine {
     pub(super) fn end_poll(&self, lists: &mut Lists, poll: Polled) {
         let Polled { ready, recheck, stale_events, woken } = poll;
         lists.end_poll(stale_events, ready.is_empty() && recheck.is_empty() && !woken);
-        if lists.flags().is_any() {
+        if lists.flags().is_any_of_queue() {
             self.note_queued(lists, &ready);
         }
         lists.append(self.nodes(), ready);

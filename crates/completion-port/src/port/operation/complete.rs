@@ -57,6 +57,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     ) -> Packet<'p, K, M, B> {
         let (store, engine) = (self.port.store(), self.port.engine());
         engine.count_operation(worker, true);
+        worker.handles(op_ref.index);
         if traces_packets() {
             trace_completed(engine, op_ref.registration(), cell);
         }
@@ -152,6 +153,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         data.settle(reason);
         engine.abandon_connect(op_ref, reason);
         engine.count_operation(worker, true);
+        worker.handles(op_ref.index);
         engine.complete_shared(op_ref, worker);
         if traces_packets() {
             trace_completed(engine, name, cell);

@@ -1,5 +1,6 @@
 //! The token of a one-shot packet, which holds the key.
 
+mod again;
 mod change;
 mod owned;
 mod start;
@@ -14,7 +15,7 @@ use crate::engine::{KeyReturn, Name, name_of};
 use crate::memory::cells::Cell;
 use crate::memory::trace::traces_packets;
 use crate::port::Store;
-use crate::port::current::current_worker;
+use crate::port::current::{current_worker, with_current_worker};
 use crate::port::deadline::Deadline;
 use crate::port::registration::Id;
 use crate::state::slot::{Drained, Slot};
@@ -30,6 +31,7 @@ use crate::types::trigger::{Terms, Trigger};
 /// packet of this registration meanwhile. The handler ends the token in one of these ways:
 ///
 /// - [`rearm`](Ready::rearm) returns the key and enables the registration again.
+/// - [`again`](Ready::again) does that, and the next packet follows immediately.
 /// - [`park`](Ready::park) returns the key and leaves the registration disabled.
 /// - [`into_key`](Ready::into_key) ends the registration and keeps the key.
 /// - Dropping the token ends the registration and drops the key, which closes an owned socket.
@@ -406,7 +408,7 @@ impl<K, B> Held<'_, K, B> {
     fn put_back(self, call: Call, mode: Option<Mode>, timed: bool) -> Result<(), Refused<K>> {
         let (engine, worker) = (&self.store.engine, || current_worker(&self.store.engine));
         let name = self.name();
-        let back = KeyReturn { mode, timed, drained: self.drained };
+        let back = KeyReturn { mode, timed, again: false, drained: self.drained };
         let accepted = engine.put_back(call, self.slot, name, back, worker);
         // On refusal the slot is still held.
         accepted.map_err(|error| self.refuse_with(error))
@@ -441,6 +443,11 @@ impl<K, B> Held<'_, K, B> {
         // - a value: the token has it. It is taken only once: only the token's drop and the calls
         //   that use the token up (`into_held`) lead here, and each token has only one of these.
         let key = unsafe { self.cell.take() };
+        with_current_worker(&self.store.engine, |worker| {
+            if let Some(worker) = worker {
+                worker.stops_handling(self.index);
+            }
+        });
         // Tell the kernel first: once the key is dropped, another part of the program may get its
         // descriptor's number.
         self.store.engine.end(name);

@@ -181,6 +181,15 @@ impl<K, M, B> OwnedReady<K, M, B> {
         self.take().rearm()
     }
 
+    /// Works like [`Ready::again`], then releases the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::rearm`].
+    pub fn again(mut self) -> Result<(), Refused<K>> {
+        self.take().again()
+    }
+
     /// Works like [`Ready::rearm_as`], then releases the port.
     ///
     /// # Errors

@@ -415,6 +415,11 @@ impl Schedule {
         &self.workers
     }
 
+    /// Returns how many workers are in a wait and were handed nothing.
+    pub(crate) fn waiting(&self) -> usize {
+        self.workers.waiting()
+    }
+
     /// Returns what `worker` is doing.
     pub(crate) fn status(&self, worker: WorkerNumber) -> Status {
         self.workers.status(worker)

@@ -45,6 +45,9 @@ pub(crate) trait SchedulePort {
     /// Returns a number that changes with every packet and every wait of `worker`.
     fn progress(&self, worker: WorkerNumber) -> u32;
 
+    /// Notes that a look at `now` finds the present progress of `worker`.
+    fn notice_progress(&mut self, _worker: WorkerNumber, _now: Moment) {}
+
     /// Returns whether `worker` sleeps, if that is known without a system call.
     fn presence(&self, worker: WorkerNumber) -> Option<Presence>;
 

@@ -141,6 +141,7 @@ impl Schedule {
             if self.workers.status(worker) == Status::Vacant {
                 continue;
             }
+            port.notice_progress(worker, now);
             let progress = port.progress(worker);
             let is_stuck = std::mem::replace(&mut self.watchdog.seen[worker], progress) == progress;
             let is_late = self.loaded[worker] && self.controller.is_overdue(worker, now);

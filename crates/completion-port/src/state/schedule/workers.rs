@@ -146,6 +146,11 @@ impl WorkerTable {
         self.running < self.limit
     }
 
+    /// Returns how many workers are in a wait and were handed nothing.
+    pub(crate) fn waiting(&self) -> usize {
+        self.idle.len() + self.searching + self.called
+    }
+
     /// Returns how many workers are active: they run, search, or were called and are not awake yet.
     #[inline]
     pub(crate) fn at_work(&self) -> usize {

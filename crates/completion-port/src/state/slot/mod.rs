@@ -139,8 +139,9 @@ const LENT: u64 = 1 << 41;
 const LONE: u64 = HELD | LENT;
 /// The arming has a deadline. Set only together with `ENABLED`.
 const TIMED: u64 = 1 << 42;
-/// The deadline has expired, and the next packet reports it. Set only together with `QUEUED`, or
-/// while the registration is ending.
+/// A packet comes whatever the kernel reports: together with `TIMED`, because the deadline has
+/// expired; otherwise because the handler asked for it. Set only together with `ENABLED` and
+/// `QUEUED`, or while the registration is ending.
 const LATE: u64 = 1 << 43;
 
 /// A value of the word.
@@ -257,7 +258,11 @@ impl fmt::Debug for Word {
         ];
         for (bit, name) in names {
             if self.has(bit) {
-                let name = if bit == HELD && self.is_lone() { "lone" } else { name };
+                let name = match bit {
+                    HELD if self.is_lone() => "lone",
+                    LATE if !self.has(TIMED) => "again",
+                    _ => name,
+                };
                 write!(f, " {name}")?;
             }
         }
@@ -523,6 +528,12 @@ impl Slot {
         poll: u32,
     ) -> SlotStep {
         self.change(|word| word.returned(mode, timed, drained, poll))
+    }
+
+    /// Returns the key from its token, arms the slot as before, and requests a packet that comes
+    /// whatever the kernel reports.
+    pub(crate) fn put_back_again(&self, drained: Drained, poll: u32) -> SlotStep {
+        self.change(|word| word.returned_again(drained, poll))
     }
 
     /// Fast path of [`Slot::put_back`]: arms the slot with `mode`, or as before if that is `None`.

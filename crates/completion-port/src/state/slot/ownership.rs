@@ -278,9 +278,11 @@ impl Word {
         Some(self.noting(facts).expecting(wanted).with(QUEUED))
     }
 
-    /// Enables the slot with `mode` and without a deadline. Its key must be in its cell.
+    /// Enables the slot with `mode` and without a deadline. Its key must be in its cell. A packet
+    /// that the handler asked for stays due.
     pub(super) fn enabled(self, mode: Mode, poll: u32) -> (Self, SlotStep) {
-        self.without(TIMED | LATE).with(ENABLED).with_mode(mode).recalling(poll).roused()
+        let deadline = if self.has(TIMED) { TIMED | LATE } else { 0 };
+        self.without(deadline).with(ENABLED).with_mode(mode).recalling(poll).roused()
     }
 
     /// Returns whether `mode` is one-shot and the registration is persistent, as those are whose
@@ -301,7 +303,7 @@ impl Word {
         drained: Drained,
         poll: u32,
     ) -> Option<Self> {
-        const SPECIAL: u64 = CLOSED | REMOVING | HELD | LENT | RECHECK | HALF_CLOSED | ALSO;
+        const SPECIAL: u64 = CLOSED | REMOVING | HELD | LENT | RECHECK | HALF_CLOSED | ALSO | LATE;
         let state = self.0 & (u64::MAX << GENERATION | LIVE | SPECIAL);
         let word = self.dried(drained).with_mode(mode);
         if state != Self::free(generation).with(LIVE).0
@@ -310,7 +312,7 @@ impl Word {
         {
             return None;
         }
-        Some(word.without(TIMED | LATE | PENDING).with(ENABLED).armed(poll))
+        Some(word.without(TIMED | PENDING).with(ENABLED).armed(poll))
     }
 
     /// Requests `interest` in addition to the filter, until a packet has reported it.
@@ -336,7 +338,7 @@ impl Word {
 
     /// Disables the slot. A held slot stays as it is.
     pub(super) fn disabled(self) -> Self {
-        if self.is_away() { self } else { self.without(ENABLED | ALSO) }
+        if self.is_away() { self } else { self.without(ENABLED | ALSO | LATE) }
     }
 
     /// Ends the registration, for the reason that `bit` encodes. The caller claims the node if it
@@ -376,6 +378,19 @@ impl Word {
             None if word.has(ALSO) => word.enabled_for_that_alone(poll),
             None => (word, SlotStep::Nothing),
         }
+    }
+
+    /// Returns the key from a handler's token, arms the slot as before, and requests a packet that
+    /// comes whatever the kernel reports.
+    pub(super) fn returned_again(self, drained: Drained, poll: u32) -> (Self, SlotStep) {
+        let (word, next) = self.returned(Some(self.mode()), false, drained, poll);
+        if !word.has(ENABLED) {
+            // The registration is ending, and makes its last packet or none.
+            return (word, next);
+        }
+        // The packet reports the requested directions in any case. The next arming recalls what
+        // else the slot remembers.
+        (word.without(UNCHECKED).with(QUEUED | LATE), SlotStep::Queue)
     }
 
     /// Fast path of [`Word::returned`]: arms the slot with `mode`, or with its current mode, and
@@ -456,17 +471,30 @@ impl Word {
             return (self, NodeTurn::Check);
         }
         let pending = self.pending();
-        let events = if self.has(LATE) { pending | Events::TIMED_OUT } else { pending };
+        let is_late = self.has(LATE);
+        let (reported, events) =
+            if is_late { self.due_anyway(pending) } else { (pending, pending) };
         if events.is_empty() {
             return (self.without(QUEUED), NodeTurn::Nothing);
         }
-        let told = if self.has(LATE) { LATE | TIMED } else { 0 };
-        let word = self.having_reported(pending).without(told);
+        let told = if is_late { LATE | TIMED } else { 0 };
+        let word = self.having_reported(reported).without(told);
         if word.has(ONE_SHOT) {
             (word.without(QUEUED | ENABLED).with(HELD), NodeTurn::Held(events))
         } else {
             (word, NodeTurn::Cloned(events))
         }
+    }
+
+    /// Returns what a packet that comes whatever the kernel reports says of the descriptor, and what
+    /// it reports altogether. `pending` is what the kernel has reported.
+    #[cold]
+    fn due_anyway(self, pending: Events) -> (Events, Events) {
+        if self.has(TIMED) {
+            return (pending, pending | Events::TIMED_OUT);
+        }
+        let reported = pending | self.wanted(Facts::IN | Facts::OUT);
+        (reported, if reported.is_empty() { Events::IN } else { reported })
     }
 
     /// Fast path of [`Word::taken`]: a one-shot, level-triggered packet reports something that the

@@ -336,7 +336,9 @@ impl Word {
         if reported & asked == 0 && reported != 0 {
             word = word.with(REPORTED);
         }
-        if word.has(RECHECK) { word.having_reported_rare(events) } else { word }
+        // Without a pending event, there was no check.
+        let was_checked = self.has(PENDING) && self.has(RECHECK);
+        if was_checked { word.having_reported_rare(events) } else { word }
     }
 
     /// If the last check found a stream that was connected or listening and is fresh again, this

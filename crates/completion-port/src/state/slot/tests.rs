@@ -44,7 +44,8 @@ fn keeping_the_rules(mut word: Word) -> Word {
     if !word.is_away() && !word.has(ENABLED | REMOVING | CLOSED) {
         word = word.without(ALSO);
     }
-    if word.has(QUEUED) && !word.is_lone() { word } else { word.without(LATE) }
+    let may_be_late = word.has(QUEUED) && word.has(ENABLED | REMOVING | CLOSED);
+    if may_be_late && !word.is_lone() { word } else { word.without(LATE) }
 }
 
 /// Facts that the kernel may report.
@@ -154,6 +155,7 @@ fn after_the_token(word: Word, choices: Choices) -> Vec<Word> {
             reached.push(word.returned(choice.then_some(mode), timed, drained, poll).0);
             reached.extend(word.rearmed(choice.then_some(mode), timed, drained, poll));
         }
+        reached.push(word.returned_again(drained, poll).0);
         if word.has(ONE_SHOT) {
             reached.extend(word.lent(direction, drained).ok());
             reached.extend(word.lent_alone(direction, drained).ok().map(|(word, _)| word));
@@ -388,6 +390,106 @@ fn what_was_asked_for_besides_is_reported_once_and_changes_no_filter() {
     assert!(!armed.disabled().has(ENABLED | ALSO));
     let ready = held.with(2 << READY_SHIFT).returned(None, false, Drained::READ, 6);
     assert_eq!(ready.1, SlotStep::Recheck, "what is remembered is checked");
+}
+
+/// A held slot with this filter that is watched for both directions.
+fn held(filter: Interest) -> Word {
+    let mode = Mode { interest: filter, edge: false, one_shot: true };
+    Word::free(0).registered(mode, false).watching(Facts::IN | Facts::OUT)
+}
+
+#[test]
+fn a_packet_that_the_handler_asks_for_comes_whatever_the_kernel_reports() {
+    for (filter, events) in [
+        (Interest::IN, Events::IN),
+        (Interest::OUT | Interest::HANGUP, Events::OUT),
+        (Interest::IN | Interest::OUT, Events::IN | Events::OUT),
+        (Interest::HANGUP, Events::IN),
+        (Interest::NONE, Events::IN),
+    ] {
+        // A deadline of the former arming ends.
+        for word in [held(filter), held(filter).with(TIMED)] {
+            let (queued, next) = word.returned_again(Drained::READ, 5);
+            assert_eq!(next, SlotStep::Queue);
+            assert_eq!((queued.expired().1, queued.has(HELD)), (Expiry::Untimed, false));
+            assert!(queued.handed().is_none(), "it takes the long way");
+            let (taken, turn) = queued.taken();
+            assert_eq!((turn, taken.has(LATE | QUEUED | ENABLED)), (NodeTurn::Held(events), false));
+            assert!(taken.has(HELD));
+        }
+    }
+    // What is ready in the kernel need not be asked about.
+    let ready = held(Interest::IN).noting(Facts::IN | Facts::OUT);
+    assert_eq!(ready.returned_again(Drained::NONE, 5).1, SlotStep::Queue);
+}
+
+#[test]
+fn no_check_and_no_request_loses_the_packet_that_the_handler_asks_for() {
+    let (queued, _) = held(Interest::IN).returned_again(Drained::READ, 5);
+    // An end, an error or urgent data is checked first, and the answer may be that nothing holds.
+    for facts in [Facts::URGENT, Facts::ERR, Facts::RDHUP] {
+        let (word, delivery) = queued.delivered(0, facts, 6, || 6);
+        assert_eq!(
+            (delivery, word.taken().1),
+            (Delivery::Noted(SlotStep::Nothing), NodeTurn::Check)
+        );
+        let (word, checked) = word.asking().checked(Facts::NONE.into());
+        assert_eq!((checked, word.taken().1), (Checked::Hot, NodeTurn::Held(Events::IN)));
+        let (word, _) = word.asking().checked(Facts::ERR.into());
+        assert_eq!(word.taken().1, NodeTurn::Held(Events::IN | Events::ERR));
+    }
+    // What was seen before is checked at the next arming.
+    let (word, next) = held(Interest::IN).noting(Facts::ERR).returned_again(Drained::READ, 5);
+    let (word, turn) = word.taken();
+    assert_eq!((next, turn), (SlotStep::Queue, NodeTurn::Held(Events::IN)));
+    assert_eq!(word.returned(None, false, Drained::READ, 6).1, SlotStep::Nothing);
+    let armed = word.returned(Some(word.mode()), false, Drained::READ, 6);
+    assert_eq!(armed.1, SlotStep::Recheck);
+
+    // Enabling changes what it reports.
+    let mode = Mode { interest: Interest::OUT, edge: false, one_shot: false };
+    assert!(queued.enabled_plainly(0, mode, Drained::NONE, 6).is_none(), "it takes the long way");
+    let (word, _) = queued.enabled(mode, 6);
+    let (word, turn) = word.taken();
+    assert_eq!(turn, NodeTurn::Cloned(Events::OUT));
+    assert!(!word.cloned(Events::NONE).0.has(LATE), "it comes once");
+    // An additional request is reported with it.
+    let (word, _) = queued.noting(Facts::OUT).enabled_also(Interest::OUT, 6);
+    let (word, checked) = word.asking().checked(Facts::NONE.into());
+    let (word, turn) = word.taken();
+    let both = Events::IN | Events::OUT;
+    assert_eq!((checked, turn, word.has(ALSO)), (Checked::Hot, NodeTurn::Held(both), false));
+    let (word, _) = held(Interest::IN).with(2 << ALSO_SHIFT).returned_again(Drained::READ, 5);
+    assert_eq!(word.taken().1, NodeTurn::Held(both));
+
+    // Disabling drops it for good, and a removal takes its place.
+    let (disabled, turn) = queued.disabled().taken();
+    assert_eq!((turn, disabled.has(QUEUED)), (NodeTurn::Nothing, false));
+    let (enabled, _) = queued.disabled().enabled(queued.mode(), 6);
+    assert_eq!(enabled.taken().1, NodeTurn::Nothing);
+    let (removed, removal) = queued.ending(REMOVING, 0);
+    assert_eq!((removal, removed.taken().1), (Removal::Marked, NodeTurn::Removed));
+    let held = held(Interest::IN);
+    let again = |word: Word| word.returned_again(Drained::NONE, 5).1;
+    assert_eq!(again(held.ending(REMOVING, 0).0), SlotStep::Queue);
+    assert_eq!(again(held.ending(REMOVING, COLLECTED).0), SlotStep::Collect);
+    assert_eq!(again(held.ending(CLOSED, 0).0), SlotStep::Gone);
+}
+
+#[test]
+fn a_packet_without_a_check_says_nothing_of_the_connection() {
+    // A one-shot reactor, which is not asked.
+    let word = held(Interest::IN).suspected().with(ALIVE);
+    let (again, next) = word.returned_again(Drained::READ, 5);
+    assert_eq!(next, SlotStep::Queue);
+    let (expired, _) = word.with(TIMED | ENABLED).without(HELD).expired();
+    let timed_out = (expired, NodeTurn::Held(Events::TIMED_OUT));
+    for (queued, expected) in [(again, NodeTurn::Held(Events::IN)), timed_out] {
+        let (queued, asks) = queued.awaiting_edge();
+        assert!(!asks);
+        let (word, turn) = queued.taken();
+        assert_eq!((turn, word.has(ALIVE)), (expected, true));
+    }
 }
 
 #[test]

@@ -155,6 +155,8 @@ impl Rig {
         assert_eq!(figures.excess, count(&[Status::Excess]));
         assert!(figures.excess <= self.limit);
         assert_eq!(workers.at_work(), counted + count(&[Status::Searching, Status::Called]));
+        let waiting = [Status::Searching, Status::Idle, Status::Called];
+        assert_eq!(workers.waiting(), count(&waiting));
         assert_eq!(
             workers.in_kernel(),
             (0..statuses.len()).filter(|it| workers.is_in_kernel(*it)).count()
