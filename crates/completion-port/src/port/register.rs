@@ -474,7 +474,7 @@ impl<K, M, B> Port<K, M, B> {
     /// Returns the outcome of a call about a registration, and reports a refusal to the tracing
     /// subscriber.
     #[inline]
-    fn told<R>(&self, id: Id, outcome: Result<R>) -> Result<R> {
+    pub(super) fn told<R>(&self, id: Id, outcome: Result<R>) -> Result<R> {
         outcome.inspect_err(|error| self.store.engine.trace_refused(error, Some(id.0), None))
     }
 

@@ -57,6 +57,7 @@ mod refusals;
 mod registration;
 mod release;
 mod removal;
+mod removing_now;
 mod seats;
 mod table;
 mod taking_back;
