@@ -43,7 +43,7 @@ impl Operations {
     ) -> Result<(), (Error, FileRequest)> {
         let mut queues = entry.lock();
         // The same race as in `start`.
-        if self.phase() != PortPhase::Open {
+        if !self.phase().allows_starts() {
             return Err((Error::new(call, ErrorKind::Closed), request));
         }
         // It concerns neither direction: a file is never ready or not ready.
@@ -51,7 +51,7 @@ impl Operations {
             return Err((Error::new(call, kind_of(refusal)), request));
         }
         let node = op_index | OP;
-        queues.start_file(self.nodes(), node, index, deadline);
+        queues.start_file(self.nodes(), node, index, call == Call::Read, deadline);
         let step = queues.submit(self.nodes(), node);
         debug_assert_eq!(step, Step::Waits, "nothing has called it off yet");
         entry.timer().move_deadline(deadline);
@@ -66,17 +66,18 @@ impl Operations {
 
     /// Gives the operation of `op_index` a share in the key of a registration.
     ///
-    /// The caller tries it next.
+    /// The caller tries it next, or ends it.
     pub(crate) fn share_file(
         &self,
         name: Name,
         op_index: u32,
         (call, deadline): (Call, Moment),
-    ) -> Result<(), Error> {
+    ) -> Result<Step, Error> {
         let refused = |refusal| Error::new(call, kind_of(refusal));
         let (index, generation) = name_parts(name);
         let mut queues = self.entry_of_operation(index).lock();
-        if self.phase() != PortPhase::Open {
+        let phase = self.phase();
+        if !phase.allows_starts() {
             return Err(Error::new(call, ErrorKind::Closed));
         }
         // See `share`.
@@ -84,8 +85,13 @@ impl Operations {
             return Err(refused(Refusal::NotRegistered));
         }
         self.slot(index).share(generation, Facts::NONE).map_err(refused)?;
-        queues.start_file(self.nodes(), op_index | OP, index, deadline);
-        Ok(())
+        let (node, is_read) = (op_index | OP, call == Call::Read);
+        queues.start_file(self.nodes(), node, index, is_read, deadline);
+        if phase == PortPhase::Finishing && is_read && !self.is_file(index) {
+            queues.end_file(self.nodes(), node, EndReason::Cancelled);
+            return Ok(Step::Ends(EndReason::Cancelled));
+        }
+        Ok(Step::Try)
     }
 
     /// Ends a file operation that the caller has performed. The caller takes the packet.

@@ -6,6 +6,7 @@
 
 mod end;
 mod files;
+mod finishing;
 mod lone;
 mod outstanding;
 mod queues;
@@ -42,6 +43,18 @@ pub(crate) struct Plan {
     pub(crate) direction: Direction,
     /// The time limit; [`Moment::NEVER`]: none.
     pub(crate) deadline: Moment,
+}
+
+impl Plan {
+    /// Returns whether a finishing port cancels the operation: it waits for something new of a
+    /// peer. `is_file`: its descriptor is a file, whose reads end by themselves.
+    pub(crate) fn is_inbound(&self, is_file: bool) -> bool {
+        match self.call {
+            Call::Connect => true,
+            Call::Read => !is_file,
+            _ => self.direction == Direction::In,
+        }
+    }
 }
 
 /// A pending operation, and what it belongs to.

@@ -59,8 +59,9 @@ impl Registry {
             return Err(Error::new(call, ErrorKind::Forked));
         }
         match self.phase() {
-            // During shutdown the caller has removed the registration, or the sweep will.
-            PortPhase::Open | PortPhase::ShuttingDown => {}
+            // While the port returns its keys, the caller has removed the registration, or the
+            // sweep will.
+            PortPhase::Open | PortPhase::Finishing | PortPhase::ShuttingDown => {}
             PortPhase::Closed if slot.word().is_removing() => {}
             PortPhase::Closed | PortPhase::Abandoned => {
                 return Err(Error::new(call, ErrorKind::Closed));

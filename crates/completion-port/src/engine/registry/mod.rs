@@ -4,6 +4,7 @@ mod answer;
 mod check;
 mod deadline;
 mod enable;
+mod finishing;
 mod turn;
 
 use std::ops::Deref;

@@ -1,5 +1,6 @@
 //! The token of a one-shot packet, which holds the key.
 
+mod finishing;
 mod owned;
 mod start;
 

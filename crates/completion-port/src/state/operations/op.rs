@@ -138,6 +138,11 @@ impl Op {
         self.begins_unasked.load(Relaxed)
     }
 
+    /// Returns whether it is a connect that was started by the registration's name.
+    pub(crate) fn is_connect(&self) -> bool {
+        self.begins_unasked() && !self.is_task()
+    }
+
     /// Returns whether it is a task.
     #[inline]
     pub(crate) fn is_task(&self) -> bool {

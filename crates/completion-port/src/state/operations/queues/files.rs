@@ -5,6 +5,7 @@ use crate::state::moment::Moment;
 use crate::state::operations::list::OpList;
 use crate::state::operations::op::{EndReason, OpTable, Phase};
 use crate::state::queue::{Node, NodeList};
+use crate::types::interest::Direction;
 
 impl OpQueues {
     /// Starts the operation `node` on a file. The caller tries it.
@@ -13,9 +14,11 @@ impl OpQueues {
         ops: &impl OpTable,
         node: Node,
         slot: u32,
+        is_read: bool,
         deadline: Moment,
     ) {
         let op = ops.op(node);
+        op.set_direction(if is_read { Direction::In } else { Direction::Out });
         self.begin_op(op, slot, deadline);
         op.set(Phase::Tried);
         self.files.enter(ops, node);
@@ -55,6 +58,29 @@ impl OpQueues {
             (true, reason) => reason,
         };
         self.end_file(ops, node, reason);
+    }
+
+    /// Cancels the reads on a descriptor that the system watches, as `cancel_files` does.
+    pub(crate) fn cancel_reads(
+        &mut self,
+        ops: &impl OpTable,
+        mut cancel: impl FnMut(Node) -> bool,
+        ended: &mut NodeList,
+    ) {
+        let mut next = self.files.first();
+        while let Some(node) = next {
+            let op = ops.op(node);
+            // Read this before the node can move to another list.
+            next = OpList::next(ops, node);
+            if op.direction() != Direction::In || op.reason() != EndReason::Done {
+                continue;
+            }
+            op.set_reason(EndReason::Cancelled);
+            if op.is_submitted() && cancel(node) {
+                self.end_file(ops, node, EndReason::Cancelled);
+                ended.push(ops, node);
+            }
+        }
     }
 
     /// Cancels all operations on files, or only those whose deadlines have expired at `now`. Calls
