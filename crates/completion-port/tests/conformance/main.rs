@@ -31,6 +31,7 @@ mod files;
 mod files_ending;
 #[cfg(target_os = "linux")]
 mod forks;
+mod graceful;
 mod hangup;
 mod kinds;
 #[cfg(target_os = "linux")]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{Engine, Taken, Waited, Worker};
+use crate::engine::{Engine, Taken, Waited, Worker, name_parts};
 use crate::kit::{
     Handler, LEVEL, NO_HINT, NoTasks, PERSISTENT, PERSISTENT_EDGE, Seen, engine, entry, explore,
     next, register, scratch, spawn, visit,
@@ -141,4 +141,26 @@ fn of_two_removers_one_gets_the_key() {
         assert!(is_here != is_there, "nothing else uses the key");
         assert_eq!(engine.snapshot().registered, 0);
     });
+}
+
+/// A handler arms its token, or enables nothing more, while the port begins to finish.
+#[test]
+fn a_key_that_comes_back_while_the_port_finishes_is_returned_once() {
+    for with_worker in [false, true] {
+        explore(move || {
+            let handler = Handler::of_a_port(1);
+            let (engine, name) = (&handler.engine, handler.name);
+            let closer = spawn(engine, |engine| engine.finish_by(Moment::NEVER).unwrap());
+            // The short way, as `Ready::rearm` takes it.
+            let slot = engine.slot(name_parts(name).0);
+            if !engine.rearm(slot, None, false, NO_HINT) {
+                handler.rearm(NO_HINT, with_worker);
+            }
+            assert_eq!(handler.wait(), (Waited::Packets, Some(Seen::Removed(name))));
+            engine.free(name);
+            closer.join().unwrap();
+            assert_eq!(handler.wait(), (Waited::Closed, None));
+            assert_eq!(engine.snapshot().registered, 0);
+        });
+    }
 }
