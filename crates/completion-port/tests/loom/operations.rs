@@ -454,7 +454,6 @@ fn an_operation_that_is_started_while_the_port_finishes_ends_once() {
             harbour.engine.finish_by(Moment::NEVER).unwrap();
             harbour.serve();
             let is_started = starter.join().unwrap();
-            harbour.serve();
             assert_eq!(harbour.packets(), (usize::from(is_started), 0));
             assert_eq!(harbour.engine.snapshot().registered, 0);
         });

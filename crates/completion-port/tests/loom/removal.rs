@@ -150,6 +150,7 @@ fn a_key_that_comes_back_while_the_port_finishes_is_returned_once() {
         explore(move || {
             let handler = Handler::of_a_port(1);
             let (engine, name) = (&handler.engine, handler.name);
+            handler.fake.read();
             let closer = spawn(engine, |engine| engine.finish_by(Moment::NEVER).unwrap());
             // The short way, as `Ready::rearm` takes it.
             let slot = engine.slot(name_parts(name).0);

@@ -24,7 +24,10 @@ impl Operations {
                 // The registration has ended meanwhile, and the slot may have been reused.
                 return;
             }
-            if let Some((node, uses)) = self.lone_of(entry)
+            // Without this, what a token has just allocated for a later operation may not be visible
+            // yet. The start of that operation sees the phase.
+            if slot.word().is_lent()
+                && let Some((node, uses)) = self.lone_of(entry)
                 && self.waits_inbound(entry, node)
                 && self.cancel_alone(slot, node, uses, EndReason::Cancelled)
             {
