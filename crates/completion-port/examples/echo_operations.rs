@@ -26,6 +26,8 @@ use completion_port::{
 /// The number of connections that can be accepted before a thread has handled the first of them.
 const ACCEPTS: usize = 16;
 const BUFFER: usize = 16 * 1024;
+/// The time that all clients together have to read the last answers.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Each packet of the listener brings a clone.
 #[derive(Clone)]
@@ -61,9 +63,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             scope.spawn(|| serve(&port, idle));
         }
         let _ = end.recv();
-        // Operations in flight are cancelled, and their packets return keys and buffers. Then the
-        // waits end.
-        port.shutdown()
+        // What was received is sent back, unless a client does not read. All other operations are
+        // cancelled, and their packets return keys and buffers. Then the waits end.
+        port.shutdown_gracefully(GRACE)
     })?;
     Ok(())
 }
@@ -109,9 +111,10 @@ fn go_on(token: Ready<'_, Peer>, outcome: Outcome, idle: Duration) {
     let next = match outcome {
         Outcome::Received(Ok(1..), bytes) => Operation::send_all(bytes),
         Outcome::Sent(Ok(_), buffer) => Operation::recv(buffer),
-        // The end of the stream, a reset, or a timeout: dropping the token closes the connection.
+        // The end of the stream, a reset, a timeout, or the end of the server: dropping the token
+        // closes the connection.
         _ => return,
     };
-    // Refused if the server is ending.
+    // Refused if the time of the server is over.
     let _ = token.start(next.deadline(idle));
 }

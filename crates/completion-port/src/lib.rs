@@ -252,11 +252,13 @@ pub use port::operation::{
 pub use port::packets::{Notified, Packet, Packets};
 pub use port::raw;
 pub use port::registration::{Id, Registration};
+pub use port::removal::Removal;
 pub use port::token::{OwnedReady, Ready};
 pub use port::{Port, PortBuilder, ThreadStats};
 pub use types::address::Address;
 pub use types::buffer::{Buffer, Span};
 pub use types::config::{BlockDetection, FileEngine, Readiness};
+pub use types::either::EitherBuffer;
 pub use types::error::{Call, Error, ErrorKind, Refused, Result};
 pub use types::interest::{Events, Interest, OneShot, Persistent};
 pub use types::source::{BorrowedSource, FileSource, OwnedSource, SharedSource, Source};

@@ -50,12 +50,28 @@ pub(super) const BEGIN: u32 = 0_u32.wrapping_sub(10 * SAMPLED);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortPhase {
     Open = 0,
+    /// Every registration is removed as soon as no handler and no operation has its key. The port
+    /// ends once none is left.
+    Finishing = 1,
     /// Every registration is being removed. The port ends once none is left.
-    ShuttingDown = 1,
+    ShuttingDown = 2,
     /// The port ends once the queue is empty.
-    Closed = 2,
+    Closed = 3,
     /// The port has ended, whatever is still queued.
-    Abandoned = 3,
+    Abandoned = 4,
+}
+
+impl PortPhase {
+    /// Returns whether handlers may start operations.
+    #[inline]
+    pub(super) fn allows_starts(self) -> bool {
+        matches!(self, Self::Open | Self::Finishing)
+    }
+
+    /// Returns whether the port ends once no registration is left.
+    pub(super) fn returns_keys(self) -> bool {
+        matches!(self, Self::Finishing | Self::ShuttingDown)
+    }
 }
 
 /// See the module's documentation. The fields that every packet needs come first.
@@ -151,8 +167,9 @@ impl Context {
     pub(super) fn phase(&self) -> PortPhase {
         match self.phase.load(SeqCst) {
             0 => PortPhase::Open,
-            1 => PortPhase::ShuttingDown,
-            2 => PortPhase::Closed,
+            1 => PortPhase::Finishing,
+            2 => PortPhase::ShuttingDown,
+            3 => PortPhase::Closed,
             _ => PortPhase::Abandoned,
         }
     }
@@ -177,6 +194,21 @@ impl Context {
             return Err(Error::new(call, ErrorKind::Closed));
         }
         Ok(())
+    }
+
+    /// Checks that an operation may be started.
+    #[inline]
+    pub(super) fn check_starts(&self, call: Call) -> Result<(), Error> {
+        self.check_usable(call)?;
+        if !self.phase().allows_starts() {
+            return Err(Error::new(call, ErrorKind::Closed));
+        }
+        Ok(())
+    }
+
+    /// Whether the port is finishing: handlers may still send, and receives are cancelled.
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.phase() == PortPhase::Finishing
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Engine;
-use super::context::{Name, PortPhase};
+use super::context::Name;
 use super::registry::{KeyReturn, Registry};
 use super::worker::Worker;
 use crate::state::slot::{Drained, Slot};
@@ -25,8 +25,9 @@ impl Engine {
         terms: KeyReturn,
         worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
-        if self.phase() == PortPhase::ShuttingDown && !self.forked() {
-            // The sweep has not reached this registration yet, so it is removed here.
+        if self.phase().returns_keys() && !self.forked() {
+            // The sweep has not reached this registration yet, or has left it to the return of its
+            // key.
             let _ = self.remove(name);
         }
         Registry::put_back(self, call, slot, name, terms, worker)

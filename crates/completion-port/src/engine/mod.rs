@@ -22,6 +22,7 @@
 mod context;
 mod debug;
 mod enable;
+mod finishing;
 mod idle;
 mod nodes;
 mod operations;

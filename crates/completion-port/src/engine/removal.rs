@@ -50,6 +50,23 @@ impl Engine {
         Ok(())
     }
 
+    /// Removes the registration with this name.
+    ///
+    /// True if the key is in its cell and the caller's alone: the caller moves it out and calls
+    /// [`Engine::free`]. Otherwise the last packet follows.
+    pub(crate) fn remove_now(&self, name: Name) -> Result<bool, Error> {
+        let (removal, descriptor) = self.mark_removed(name, false)?;
+        match removal {
+            Removal::Owned => {}
+            Removal::Marked => {
+                self.cancel_op(self.slot(name_parts(name).0), name, EndReason::Cancelled);
+            }
+            Removal::Already => return Err(Error::new(Call::Remove, ErrorKind::Removing)),
+        }
+        self.trace_removed(name, descriptor);
+        Ok(removal == Removal::Owned)
+    }
+
     /// Ends the registration with this name, without a packet.
     ///
     /// True if the key is in its cell and belongs to the caller alone, which moves it out and calls

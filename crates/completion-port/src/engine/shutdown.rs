@@ -119,7 +119,7 @@ impl Engine {
         !op.stop_awaiting()
     }
 
-    /// Ends the open phase.
+    /// Ends the open or the finishing phase.
     ///
     /// Packets that are due by now are still queued, though no thread has checked since. All of
     /// them are queued in one hold of the lock, however many there are, since nothing is queued
@@ -142,7 +142,7 @@ impl Engine {
         self.check_usable(Call::Shutdown)?;
         let mut hub = self.lock();
         let mut notice = None;
-        if hub.lists().phase() == PortPhase::Open {
+        if hub.lists().phase().allows_starts() {
             notice = self.leave_open(&mut hub, PortPhase::ShuttingDown);
         }
         let highest = hub.lists().highest_slot();

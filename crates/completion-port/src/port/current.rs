@@ -56,6 +56,7 @@ impl CurrentWorker {
             && !engine.forked()
         {
             engine.leave(&self.worker);
+            engine.continue_finishing();
         }
     }
 }

@@ -11,6 +11,7 @@ mod post;
 pub mod raw;
 mod register;
 pub(crate) mod registration;
+pub(crate) mod removal;
 mod shutdown;
 mod stats;
 pub(crate) mod token;

@@ -70,7 +70,7 @@ impl<K, M, B> Port<K, M, B> {
         associated: Option<Interest>,
         shared: bool,
     ) -> Result<Id, Refused<K>> {
-        let Registration { owner, kernel, number, key, terms, source_of } = registration;
+        let Registration { owner, kernel, number, key, terms, source_of, deadline } = registration;
         if kernel.is_some_and(|kernel| kernel != self.store.kernel) {
             // On this port, its number may name another descriptor.
             let usable = self.store.engine.check_open(call);
@@ -94,7 +94,15 @@ impl<K, M, B> Port<K, M, B> {
         let worker = || current_worker(&self.store.engine);
         let entry =
             NewRegistration { descriptor: number, mode: terms.mode, borrowed, associated, shared };
-        self.store.engine.register(call, index, entry, worker).map(Id).map_err(|error| {
+        let engine = &self.store.engine;
+        let registered = match deadline {
+            None => engine.register(call, index, entry, worker),
+            Some(deadline) => {
+                let at = deadline.moment(engine.backend());
+                engine.register_until(call, index, entry, at, worker)
+            }
+        };
+        registered.map(Id).map_err(|error| {
             // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
             // - owned: this call holds the slot from its reservation until `cancel` below frees it;
             // - a value: the key that was just put there.
@@ -492,7 +500,7 @@ impl<K, M, B> Port<K, M, B> {
     /// Returns the outcome of a call about a registration, and reports a refusal to the tracing
     /// subscriber.
     #[inline]
-    fn told<R>(&self, id: Id, outcome: Result<R>) -> Result<R> {
+    pub(super) fn told<R>(&self, id: Id, outcome: Result<R>) -> Result<R> {
         outcome.inspect_err(|error| self.store.engine.trace_refused(error, Some(id.0), None))
     }
 

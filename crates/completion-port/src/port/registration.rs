@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::port::deadline::Deadline;
 use crate::types::error::Error;
 use crate::types::interest::Interest;
 use crate::types::source::Descriptor;
@@ -65,6 +66,7 @@ pub struct Registration<'s, K> {
     pub(crate) key: K,
     pub(crate) terms: Terms<K>,
     pub(crate) source_of: Option<fn(&K) -> SourceName>,
+    pub(crate) deadline: Option<Deadline>,
 }
 
 /// The owner of a registration's descriptor.
@@ -124,6 +126,7 @@ impl<K: Source> Registration<'static, K> {
             key,
             terms: trigger.terms(interest),
             source_of: Some(source_of),
+            deadline: None,
         }
     }
 }
@@ -158,12 +161,45 @@ impl<'s, K> Registration<'s, K> {
             key,
             terms: trigger.terms(interest),
             source_of: None,
+            deadline: None,
         }
     }
 
     /// Creates a registration of a descriptor of which only the number is known.
     pub(crate) fn numbered(number: Descriptor, key: K, terms: Terms<K>) -> Self {
-        Self { owner: SourceOwner::Unknown, kernel: None, number, key, terms, source_of: None }
+        let owner = SourceOwner::Unknown;
+        Self { owner, kernel: None, number, key, terms, source_of: None, deadline: None }
+    }
+
+    /// Sets a deadline for the first packet, as [`Ready::rearm_until`](crate::Ready::rearm_until)
+    /// does for the next one.
+    ///
+    /// If nothing has happened by then, that packet reports
+    /// [`Events::TIMED_OUT`](crate::Events::TIMED_OUT). A duration counts from the registration.
+    ///
+    /// # Examples
+    ///
+    /// A client that connects and says nothing:
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+    /// use std::net::{TcpListener, TcpStream};
+    /// use std::time::Duration;
+    ///
+    /// let port = Port::<TcpStream>::new()?;
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let _silent = TcpStream::connect(listener.local_addr()?)?;
+    /// let (client, _) = listener.accept()?;
+    /// let client = Registration::owned(client, Interest::IN, OneShot::Level);
+    /// port.register(client.deadline(Duration::from_millis(10)))?;
+    ///
+    /// let mut batch = Batch::new();
+    /// let Some(Packet::Ready(ready)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// assert!(ready.events().is_timed_out());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
+        Self { deadline: Some(deadline.into()), ..self }
     }
 
     /// Returns the key.
@@ -187,6 +223,7 @@ impl<K> fmt::Debug for Registration<'_, K> {
             .field("interest", &self.terms.mode.interest)
             .field("edge", &self.terms.mode.edge)
             .field("one_shot", &self.terms.mode.one_shot)
+            .field("deadline", &self.deadline)
             .finish_non_exhaustive()
     }
 }

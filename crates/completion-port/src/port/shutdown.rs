@@ -1,6 +1,7 @@
 //! How a port ends: closed, shut down or dropped.
 
 use crate::port::Port;
+use crate::port::deadline::Deadline;
 use crate::port::operation::data::Brings;
 use crate::types::error::Result;
 
@@ -71,6 +72,79 @@ impl<K, M, B> Port<K, M, B> {
     /// ```
     pub fn shutdown(&self) -> Result<()> {
         self.store.engine.shut_down()
+    }
+
+    /// Shuts down after what handlers have begun to send is sent, or at a deadline.
+    ///
+    /// From now on the port refuses registrations, messages and rearming by name, as
+    /// [`Port::shutdown`] does. Accepts, connects and receives in flight are cancelled, and so are
+    /// those that are started later: their packets report
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). Sends continue, and operations on
+    /// files too. Handlers may start more of them, to answer the requests that they have.
+    ///
+    /// A key is returned with a [`Packet::Removed`](crate::Packet::Removed) when nothing uses it:
+    ///
+    /// - immediately, if no handler holds it and no operation is in flight;
+    /// - when the handler rearms or parks its token. An operation's packet brings the token back;
+    /// - of a shared association, when none of its operations is in flight, no packet is queued at
+    ///   the port, and no thread runs with packets, since a handler might start one.
+    ///
+    /// Once no registration is left, waits return [`ErrorKind::Closed`](crate::ErrorKind::Closed).
+    /// At the deadline the port does what [`Port::shutdown`] does, if a thread waits on it or comes
+    /// to wait. A deadline that has passed is the same as calling that.
+    ///
+    /// Of several calls the earliest deadline counts. A port that is shutting down or closed stays
+    /// as it is. [`Port::shutdown`] and [`Port::close`] may follow at any time.
+    ///
+    /// A handler whose receive was cancelled should use up its token without starting another one.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked);
+    /// [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory), and nothing has changed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Operation, Outcome, Packet, Port};
+    /// use std::io::Read;
+    /// use std::net::{TcpListener, TcpStream};
+    /// use std::thread;
+    /// use std::time::Duration;
+    ///
+    /// let port = Port::<TcpStream>::new()?;
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let (mut busy, mut idle) =
+    ///     (TcpStream::connect(listener.local_addr()?)?, TcpStream::connect(listener.local_addr()?)?);
+    /// // One client is being sent more than the system's buffers hold, the other says nothing.
+    /// const SIZE: usize = 8 << 20;
+    /// port.associate(listener.accept()?.0)?.send_all(vec![7; SIZE])?;
+    /// port.associate(listener.accept()?.0)?.recv(Vec::with_capacity(16))?;
+    /// let reader = thread::spawn(move || {
+    ///     let (mut all, mut nothing) = (Vec::new(), Vec::new());
+    ///     busy.read_to_end(&mut all)?;
+    ///     idle.read_to_end(&mut nothing)?;
+    ///     std::io::Result::Ok((all.len(), nothing.len()))
+    /// });
+    ///
+    /// port.shutdown_gracefully(Duration::from_secs(30))?;
+    /// let mut batch = Batch::new();
+    /// while let Ok(packets) = port.wait(&mut batch, None) {
+    ///     for packet in packets {
+    ///         match packet {
+    ///             // It is sent, or the receive was cancelled. The key comes back once more.
+    ///             Packet::Completed(done) => drop(done.into_parts().0.park()?),
+    ///             Packet::Removed(_, stream) => drop(stream),
+    ///             _ => {}
+    ///         }
+    ///     }
+    /// }
+    /// assert_eq!(reader.join().unwrap()?, (SIZE, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown_gracefully(&self, deadline: impl Into<Deadline>) -> Result<()> {
+        let engine = &self.store.engine;
+        engine.finish_by(deadline.into().moment(engine.backend()))
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct TimerName {
 const SLOT_TIMER: u32 = 1 << 31;
 /// Set in addition for the timer of a slot's operations.
 const OF_OPERATIONS: u32 = 1 << 30;
+/// The timer of the port's own deadline, in place of the last slot's.
+const OF_PORT: u32 = u32::MAX;
 
 /// Which of the two timers of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub(crate) enum Due {
     Message(u32),
     /// A timer of this slot.
     SlotTimer(SlotTimer, u32),
+    /// The timer of the port's own deadline.
+    Port,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +76,9 @@ pub(crate) struct Timers {
     /// For each slot, the place of its timer of either kind.
     of_deadlines: Vec<u32>,
     of_operations: Vec<u32>,
-    /// How many entries are timers of slots.
+    /// The place of the timer of the port's own deadline.
+    of_port: u32,
+    /// How many entries are timers of slots, or the port's own.
     slot_timers_set: usize,
     next_number: u64,
 }
@@ -88,6 +94,7 @@ impl Timers {
             places: Vec::new(),
             of_deadlines: Vec::new(),
             of_operations: Vec::new(),
+            of_port: NOWHERE,
             slot_timers_set: 0,
             next_number,
         }
@@ -113,7 +120,7 @@ impl Timers {
     /// Returns false if there is no memory.
     pub(crate) fn reserve_slot_timer(&mut self, timer: SlotTimer, slot: u32) -> bool {
         // No system has this many descriptors.
-        slot < OF_OPERATIONS
+        slot < OF_PORT & !(SLOT_TIMER | OF_OPERATIONS)
             && Self::reserve_up_to(self.slot_timers(timer), slot)
             && self.reserve_entries()
     }
@@ -130,9 +137,9 @@ impl Timers {
         true
     }
 
-    /// Makes room for an entry for every cell and every timer of a slot.
+    /// Makes room for an entry for every cell, every timer of a slot, and the port's own.
     fn reserve_entries(&mut self) -> bool {
-        let wanted = self.places.len() + self.of_deadlines.len() + self.of_operations.len();
+        let wanted = self.places.len() + self.of_deadlines.len() + self.of_operations.len() + 1;
         self.heap.try_reserve(wanted.saturating_sub(self.heap.len())).is_ok()
     }
 
@@ -149,6 +156,38 @@ impl Timers {
                 self.rise(place);
                 self.sink(place);
             }
+        }
+    }
+
+    /// Sets the timer of the port's own deadline, or moves it if `at` is earlier. Returns false if
+    /// there is no memory.
+    pub(crate) fn set_port_timer(&mut self, at: Moment) -> bool {
+        if self.of_port != NOWHERE {
+            let place = self.of_port as usize;
+            if at < self.heap[place].at {
+                self.heap[place].at = at;
+                self.rise(place);
+            }
+            return true;
+        }
+        let has_room = self.reserve_entries();
+        if has_room {
+            self.slot_timers_set += 1;
+            self.set(OF_PORT, at);
+        }
+        has_room
+    }
+
+    /// Stops the timers of all messages, so that none of them becomes due. They can still be
+    /// [cancelled](Self::cancel).
+    pub(crate) fn stop_messages(&mut self) {
+        for entry in &mut self.heap {
+            if entry.name.cell & SLOT_TIMER == 0 {
+                entry.at = Moment::NEVER;
+            }
+        }
+        for place in (0..self.heap.len() / 2).rev() {
+            self.sink(place);
         }
     }
 
@@ -169,6 +208,8 @@ impl Timers {
         self.take_out(0);
         Some(if cell & SLOT_TIMER == 0 {
             Due::Message(cell)
+        } else if cell == OF_PORT {
+            Due::Port
         } else if cell & OF_OPERATIONS == 0 {
             Due::SlotTimer(SlotTimer::Readiness, cell & !SLOT_TIMER)
         } else {
@@ -212,7 +253,9 @@ impl Timers {
 
     #[inline(never)]
     fn noted_of_timer(&mut self, cell: u32) -> &mut u32 {
-        if cell & OF_OPERATIONS == 0 {
+        if cell == OF_PORT {
+            &mut self.of_port
+        } else if cell & OF_OPERATIONS == 0 {
             &mut self.of_deadlines[(cell & !SLOT_TIMER) as usize]
         } else {
             &mut self.of_operations[(cell & !(SLOT_TIMER | OF_OPERATIONS)) as usize]
@@ -320,6 +363,43 @@ mod tests {
         let [deadline_timer, operations] = slot_timers.map(|timer| Due::SlotTimer(timer, 3));
         assert_eq!(taken, [Due::SlotTimer(SlotTimer::Readiness, 2), operations, deadline_timer]);
         assert_eq!((timers.messages(), timers.next()), (0, Moment::NEVER));
+    }
+
+    #[test]
+    fn the_ports_own_timer_moves_to_an_earlier_time_only() {
+        let mut timers = Timers::new(7);
+        assert!(timers.set_port_timer(moment(5)) && timers.reserve(1));
+        timers.set(1, moment(3));
+        assert!(timers.set_port_timer(moment(9)) && timers.set_port_timer(moment(4)));
+        assert_eq!((timers.messages(), timers.cells().count()), (1, 1));
+        let taken: Vec<_> = std::iter::from_fn(|| timers.take_due(moment(4))).collect();
+        assert_eq!(taken, [Due::Message(1), Due::Port]);
+        // It may be set again.
+        assert!(timers.set_port_timer(moment(8)));
+        assert_eq!(timers.next(), moment(8));
+    }
+
+    #[test]
+    fn stopped_messages_are_never_due_and_can_be_cancelled() {
+        let mut timers = Timers::new(7);
+        let names: Vec<_> = (0..5)
+            .map(|cell| {
+                assert!(timers.reserve(cell));
+                timers.set(cell, moment(u64::from(cell)))
+            })
+            .collect();
+        for slot in 0..3 {
+            assert!(timers.reserve_slot_timer(SlotTimer::Operations, slot));
+            timers.set_slot_timer(SlotTimer::Operations, slot, moment(10 - u64::from(slot)));
+        }
+        timers.stop_messages();
+        assert_eq!((timers.messages(), timers.next()), (5, moment(8)));
+        let taken: Vec<_> = std::iter::from_fn(|| timers.take_due(moment(20))).collect();
+        assert_eq!(taken, [2, 1, 0].map(|slot| Due::SlotTimer(SlotTimer::Operations, slot)));
+        for (name, cell) in names.into_iter().zip(0..) {
+            assert_eq!(timers.cancel(name), Some(cell));
+        }
+        assert_eq!(timers.messages(), 0);
     }
 
     proptest! {

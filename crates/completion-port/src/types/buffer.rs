@@ -18,6 +18,7 @@ use std::sync::Arc;
 /// - `&'static [u8]`, `Arc<[u8]>`, `Arc<Vec<u8>>`: only for sending, because they have no room.
 /// - `Vec<B>`, `[B; N]`, `(A, B)` and `Option<B>`: the parts of each element, in order. A receive
 ///   fills each part before the next one.
+/// - [`EitherBuffer`](crate::EitherBuffer): one of two types.
 /// - `bytes::BytesMut` and `bytes::Bytes`, with the feature `bytes`: the former is like `Vec<u8>`,
 ///   the latter only for sending.
 ///

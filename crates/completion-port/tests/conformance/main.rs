@@ -34,6 +34,7 @@ mod files_ending;
 mod files_posted;
 #[cfg(target_os = "linux")]
 mod forks;
+mod graceful;
 mod hangup;
 mod idle_threads;
 mod kinds;
@@ -62,6 +63,7 @@ mod refusals;
 mod registration;
 mod release;
 mod removal;
+mod removing_now;
 mod seats;
 mod switching;
 mod table;

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, ErrorKind, Events, Interest, OneShot, Operation, Outcome, Packet, Port, Registration,
+    Batch, ErrorKind, Events, Interest, OneShot, Operation, Outcome, Packet, Persistent, Port,
+    Registration,
 };
 use testkit::{Socket, System, late, on_every_system};
 
@@ -15,7 +16,7 @@ use crate::kit::operations::{
     HOUR, MILLISECOND, Shared, accepted, all, bytes, connected, done, finished, much, next, room,
     sent, shared_on, silent, sockets_on, sort, why,
 };
-use crate::kit::packets::{each_packet, ready};
+use crate::kit::packets::{each_packet, given_back, notified, one_shot, ready};
 use crate::kit::sockets::{STREAMS, await_unread};
 use crate::kit::threads::{End, hear, now, settle};
 
@@ -558,6 +559,59 @@ on_every_system! {
         let token = ready(&port, system);
         token.rearm_until(Instant::now()).unwrap();
         assert_eq!(ready(&port, system).events(), Events::TIMED_OUT);
+        silent(&port, system);
+    }
+
+    /// Rule 61: the first packet of a registration has a deadline, whatever the trigger.
+    fn a_registration_has_a_deadline(system: &System) {
+        let port = shared_on(system);
+        let (near, far) = system.unix_pair();
+        let near = Shared::new(near);
+        let once = || Registration::owned(near.clone(), Interest::IN, OneShot::Level);
+        for microseconds in [0, 999, 5_300] {
+            let time = Duration::from_micros(microseconds);
+            let begun = now(system);
+            port.register(once().deadline(time)).unwrap();
+            let token = ready(&port, system);
+            assert_eq!(token.events(), Events::TIMED_OUT);
+            assert_in_time(system, now(system) - begun, time);
+            drop(token.into_key());
+        }
+        // An earlier event is reported, and then there is no deadline.
+        port.register(once().deadline(30 * MILLISECOND)).unwrap();
+        far.write(b"x").unwrap();
+        let token = ready(&port, system);
+        if token.events() == Events::TIMED_OUT {
+            late();
+        }
+        assert_eq!(near.read(&mut [0; 4]).unwrap(), 1);
+        token.rearm().unwrap();
+        silent(&port, system);
+        silent(&port, system);
+        assert!(port.remove_and_wait(port.id_of(&near).unwrap(), None).is_ok());
+        // A persistent registration reports the deadline once, and stays enabled.
+        let always = Registration::owned(near.clone(), Interest::IN, Persistent::Edge);
+        let begun = now(system);
+        port.register(always.deadline(Instant::now())).unwrap();
+        assert_eq!(notified(&port, system).events(), Events::TIMED_OUT);
+        assert_in_time(system, now(system) - begun, Duration::ZERO);
+        silent(&port, system);
+        far.write(b"x").unwrap();
+        assert_eq!(notified(&port, system).events(), Events::IN);
+    }
+
+    /// Rule 61: a refused registration returns its key, and its deadline concerns no later one.
+    fn a_refused_registration_has_no_deadline(system: &System) {
+        let port: Port<&str, u32> = system.port(1);
+        let ((near, far), (other, _peer)) = (system.unix_pair(), system.unix_pair());
+        port.register(one_shot(&near, "first")).unwrap();
+        let refused = port.register(one_shot(&near, "second").deadline(5 * MILLISECOND));
+        assert_eq!(given_back(refused), (ErrorKind::AlreadyRegistered, "second"));
+        // It reuses the memory of the refused one.
+        port.register(one_shot(&other, "third")).unwrap();
+        silent(&port, system);
+        far.write(b"x").unwrap();
+        assert_eq!(*ready(&port, system).key(), "first");
         silent(&port, system);
     }
 

@@ -278,11 +278,34 @@ on_every_system! {
             port.associate(near).unwrap().recv(Vec::new()).unwrap();
             silent(&port, system);
             far.write(b"there").unwrap();
-            let (token, outcome) = done(&port, system);
+            let (token, mut outcome) = done(&port, system);
+            assert!(!outcome.is_end());
             assert_eq!(received(outcome), (Ok(0), Vec::new()));
             assert_eq!(token.key().unread().unwrap(), 5);
             token.recv(room(8)).unwrap();
             assert_eq!(bytes(done(&port, system).1), b"there");
+        }
+    }
+
+    /// Rule 55: an end is told from a receive without room, and from bytes.
+    fn an_end_is_what_brings_no_bytes_though_there_is_room(system: &System) {
+        for pair in STREAMS {
+            let port = sockets_on(system);
+            let (near, far) = pair(system);
+            far.write(b"last").unwrap();
+            drop(far);
+            let mut token = port.associate(near).unwrap();
+            for (size, came, is_end) in [(0, 0, false), (8, 4, false), (0, 0, false), (8, 0, true)] {
+                token.recv(room(size)).unwrap();
+                let (again, mut outcome) = done(&port, system);
+                assert_eq!((outcome.is_end(), came), (is_end, bytes(outcome).len()));
+                token = again;
+            }
+            token.start(Operation::recv_from(room(8))).unwrap();
+            let (token, mut outcome) = done(&port, system);
+            assert!(outcome.is_end());
+            token.send(b"x".to_vec()).unwrap();
+            assert!(!done(&port, system).1.is_end());
         }
     }
 

@@ -429,6 +429,55 @@ fn a_port_that_shuts_down_hands_out_what_waits_and_the_key() {
 }
 
 #[test]
+fn a_finishing_port_hands_out_what_waits_and_the_key() {
+    for is_shared in [false, true] {
+        explore(move || {
+            let harbour = Harbour::of(engine(1), is_shared);
+            harbour.start(Moment::NEVER, None).unwrap();
+            let closer = spawn(&harbour.engine, |engine| engine.finish_by(Moment::NEVER).unwrap());
+            harbour.serve();
+            closer.join().unwrap();
+            assert_eq!(harbour.packets(), (1, 0), "the operation has no packet");
+            assert_eq!(harbour.engine.snapshot().registered, 0);
+        });
+    }
+}
+
+/// The operation is cancelled by one of the two threads, or refused. A handler that cannot start it
+/// has the key, or it is returned when no thread is at work.
+#[test]
+fn an_operation_that_is_started_while_the_port_finishes_ends_once() {
+    for is_shared in [false, true] {
+        explore(move || {
+            let harbour = Harbour::of(engine(1), is_shared);
+            let starter = spawn(&harbour, |harbour| harbour.start(Moment::NEVER, None).is_ok());
+            harbour.engine.finish_by(Moment::NEVER).unwrap();
+            harbour.serve();
+            let is_started = starter.join().unwrap();
+            assert_eq!(harbour.packets(), (usize::from(is_started), 0));
+            assert_eq!(harbour.engine.snapshot().registered, 0);
+        });
+    }
+}
+
+/// A receive is done, or cancelled, while its port begins to finish.
+#[test]
+fn an_operation_meets_its_edge_while_the_port_finishes() {
+    for is_shared in [false, true] {
+        explore_within(2, move || {
+            let harbour = Harbour::of(engine(1), is_shared);
+            harbour.start(Moment::NEVER, None).unwrap();
+            harbour.fake.arrive();
+            let server = spawn(&harbour, Harbour::serve);
+            harbour.engine.finish_by(Moment::NEVER).unwrap();
+            server.join().unwrap();
+            assert_eq!(harbour.packets().0, 1);
+            assert_eq!(harbour.engine.snapshot().registered, 0);
+        });
+    }
+}
+
+#[test]
 fn an_operation_that_is_started_while_the_port_is_closed_is_refused_or_called_off() {
     for is_shared in [false, true] {
         explore(move || {

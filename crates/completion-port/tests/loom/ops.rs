@@ -171,6 +171,7 @@ impl Board {
                 self.told.fetch_add(1, SeqCst);
             }
             SlotStep::Gone => unreachable!("only a token's return finds this, and sees to it"),
+            SlotStep::Idle => unreachable!("only a finishing port has this"),
         }
     }
 

@@ -5,7 +5,7 @@
 //! packet is like that of any other operation.
 
 use super::OpRef;
-use super::Operations;
+use super::{Operations, Plan};
 use crate::backend::files::Issuer;
 use crate::backend::request::FileRequest;
 use crate::engine::Engine;
@@ -16,7 +16,7 @@ use crate::state::operations::{EndReason, OpEntry, OpQueues, Step};
 use crate::state::queue::{Node, OP};
 use crate::state::slot::{Drained, Slot};
 use crate::state::timers::SlotTimer;
-use crate::types::error::{Call, Error, ErrorKind};
+use crate::types::error::{Error, ErrorKind};
 use crate::types::source::Descriptor;
 
 impl Operations {
@@ -37,13 +37,14 @@ impl Operations {
         index: u32,
         entry: &OpEntry,
         op_index: u32,
-        (call, deadline): (Call, Moment),
+        &plan: &Plan,
         drained: Drained,
         request: FileRequest,
     ) -> Result<(), (Error, FileRequest)> {
+        let Plan { call, deadline, .. } = plan;
         let mut queues = entry.lock();
         // The same race as in `start`.
-        if self.phase() != PortPhase::Open {
+        if !self.phase().allows_starts() {
             return Err((Error::new(call, ErrorKind::Closed), request));
         }
         // It concerns neither direction: a file is never ready or not ready.
@@ -51,7 +52,7 @@ impl Operations {
             return Err((Error::new(call, kind_of(refusal)), request));
         }
         let node = op_index | OP;
-        queues.start_file(self.nodes(), node, index, deadline);
+        queues.start_file(self.nodes(), node, index, plan.is_own_read(), deadline);
         let step = queues.submit(self.nodes(), node);
         debug_assert_eq!(step, Step::Waits, "nothing has called it off yet");
         entry.timer().move_deadline(deadline);
@@ -66,17 +67,14 @@ impl Operations {
 
     /// Gives the operation of `op_index` a share in the key of a registration.
     ///
-    /// The caller tries it next.
-    pub(crate) fn share_file(
-        &self,
-        name: Name,
-        op_index: u32,
-        (call, deadline): (Call, Moment),
-    ) -> Result<(), Error> {
+    /// The caller tries it next, or ends it.
+    pub(crate) fn share_file(&self, name: Name, op_index: u32, plan: &Plan) -> Result<Step, Error> {
+        let call = plan.call;
         let refused = |refusal| Error::new(call, kind_of(refusal));
         let (index, generation) = name_parts(name);
         let mut queues = self.entry_of_operation(index).lock();
-        if self.phase() != PortPhase::Open {
+        let phase = self.phase();
+        if !phase.allows_starts() {
             return Err(Error::new(call, ErrorKind::Closed));
         }
         // See `share`.
@@ -85,8 +83,13 @@ impl Operations {
             return Err(refused(slot.refuse_to_share(generation)));
         }
         slot.share(generation, Facts::NONE).map_err(refused)?;
-        queues.start_file(self.nodes(), op_index | OP, index, deadline);
-        Ok(())
+        let node = op_index | OP;
+        queues.start_file(self.nodes(), node, index, plan.is_own_read(), plan.deadline);
+        if phase == PortPhase::Finishing && plan.is_inbound(self.is_file(index)) {
+            queues.end_file(self.nodes(), node, EndReason::Cancelled);
+            return Ok(Step::Ends(EndReason::Cancelled));
+        }
+        Ok(Step::Try)
     }
 
     /// Ends a file operation that the caller has performed. The caller takes the packet.

@@ -44,9 +44,9 @@ impl Operations {
         };
         // The thread that closes the port stores the phase before it looks at the slot. So either
         // that thread sees this operation, or this thread, which still owns the node, sees that the
-        // port is closed.
+        // port is closed or finishing.
         barrier_behind_exchange();
-        if self.phase() != PortPhase::Open {
+        if self.phase() != PortPhase::Open && !self.is_lent_finishing(index, op, op_index, entry) {
             self.withdraw(slot, op);
             return Err(ErrorKind::Closed);
         }

@@ -6,6 +6,7 @@
 
 mod end;
 mod files;
+mod finishing;
 mod lone;
 mod outstanding;
 mod queues;
@@ -40,8 +41,27 @@ const SCARCE: Duration = Duration::from_millis(10);
 pub(crate) struct Plan {
     pub(crate) call: Call,
     pub(crate) direction: Direction,
+    /// It is about a file other than that of its registration.
+    pub(crate) is_on_other_file: bool,
     /// The time limit; [`Moment::NEVER`]: none.
     pub(crate) deadline: Moment,
+}
+
+impl Plan {
+    /// Returns whether a finishing port cancels the operation: it waits for something new of a
+    /// peer. `is_file`: its descriptor is a file, whose reads end by themselves.
+    pub(crate) fn is_inbound(&self, is_file: bool) -> bool {
+        match self.call {
+            Call::Connect => true,
+            Call::Read => self.is_own_read() && !is_file,
+            _ => self.direction == Direction::In,
+        }
+    }
+
+    /// Returns whether the operation reads from the descriptor of its registration, as from a file.
+    pub(crate) fn is_own_read(&self) -> bool {
+        self.call == Call::Read && !self.is_on_other_file
+    }
 }
 
 /// A pending operation, and what it belongs to.

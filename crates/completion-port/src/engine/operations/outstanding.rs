@@ -74,7 +74,7 @@ impl Outstanding {
 
 impl Operations {
     /// Whether the slot's descriptor is a file, which no reactor watches.
-    pub(in crate::engine) fn is_file(&self, index: u32) -> bool {
+    pub(crate) fn is_file(&self, index: u32) -> bool {
         self.entry(index).is_some_and(|entry| entry.is_file.load(SeqCst))
     }
 
@@ -233,6 +233,11 @@ impl Operations {
         ended: &mut NodeList,
     ) {
         queues.cancel_files(self.nodes(), reason, None, |node| self.cancel_file(node), ended);
+    }
+
+    /// Cancels the reads of a registration whose descriptor is no file.
+    pub(super) fn cancel_reads(&self, queues: &mut OpQueues, ended: &mut NodeList) {
+        queues.cancel_reads(self.nodes(), |node| self.cancel_file(node), ended);
     }
 
     /// Cancels the file operations of a registration whose deadlines have passed at `now`.

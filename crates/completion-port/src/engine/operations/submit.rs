@@ -106,6 +106,17 @@ impl Operations {
         also: impl FnOnce(u32) -> bool,
     ) -> Result<(u32, &OpEntry), Error> {
         self.check_open(call)?;
+        self.own_op_of(index, call, also)
+    }
+
+    /// Does what [`Operations::own_op`] does, whatever the phase.
+    #[inline]
+    pub(super) fn own_op_of(
+        &self,
+        index: u32,
+        call: Call,
+        also: impl FnOnce(u32) -> bool,
+    ) -> Result<(u32, &OpEntry), Error> {
         if let Some(entry) = self.entry(index)
             && let Some(own) = entry.own()
         {
@@ -140,7 +151,7 @@ impl Operations {
         worker: Option<&Worker>,
         also: impl FnOnce(u32) -> bool,
     ) -> Result<u32, Error> {
-        self.check_open(plan.call)?;
+        self.check_starts(plan.call)?;
         let (index, generation) = name_parts(name);
         let refused = |refusal| Error::new(plan.call, kind_of(refusal));
         let (slot, _) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
@@ -211,7 +222,12 @@ impl Operations {
         // pending operations. So either that thread sees this operation, or this one sees that the
         // port is closed.
         if self.phase() != PortPhase::Open {
-            return Err(Error::new(plan.call, ErrorKind::Closed));
+            if !self.is_finishing() {
+                return Err(Error::new(plan.call, ErrorKind::Closed));
+            }
+            if plan.is_inbound(false) {
+                return self.start_cancelled(queues, slot, index, op_index, plan, take_key);
+            }
         }
         let is_ready =
             take_key(&queues).map_err(|refusal| Error::new(plan.call, kind_of(refusal)))?;
@@ -293,7 +309,7 @@ impl Operations {
         worker: Option<&Worker>,
     ) -> bool {
         let mut hub = self.lock();
-        if hub.lists().phase() != PortPhase::Open {
+        if !hub.lists().phase().allows_starts() {
             return false;
         }
         self.nodes().op(op_index).begin_ended(index);

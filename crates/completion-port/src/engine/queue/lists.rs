@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::entries::{PendingWake, WorkerEntries};
 use crate::backend::thread::Thread;
-use crate::engine::context::PortPhase;
+use crate::engine::context::{Name, PortPhase};
 use crate::engine::nodes::Nodes;
 use crate::engine::worker::Worker;
 use crate::memory::trace::traces_changes;
@@ -35,6 +35,8 @@ impl Flags {
     pub(in crate::engine) const DEFERRED: u8 = 16;
     /// The program has a hook for when no thread waits.
     const HOOKED: u8 = 32;
+    /// The port is finishing, and registrations may have become idle, or its time has passed.
+    pub(in crate::engine) const FINISHING: u8 = 64;
 
     #[inline]
     pub(in crate::engine) fn is_any(self) -> bool {
@@ -89,6 +91,10 @@ pub(in crate::engine) struct Lists {
     empty_polls: u64,
     /// Why the kernel last refused to report what is ready.
     fault: Option<Fault>,
+    /// The port is finishing: shared registrations with no operation in flight.
+    idle: Vec<Name>,
+    /// The time of the finishing port is over.
+    is_overdue: bool,
 }
 
 /// The phase, and whether the port has ended.
@@ -112,6 +118,8 @@ impl Lists {
             polls: 0,
             empty_polls: 0,
             fault: None,
+            idle: Vec::new(),
+            is_overdue: false,
         }
     }
 
@@ -125,7 +133,9 @@ impl Lists {
     fn is_over_at_last(&self) -> bool {
         match self.phase {
             PortPhase::Open => false,
-            PortPhase::ShuttingDown => self.slots.in_use() == 0 && self.ready.is_empty(),
+            PortPhase::Finishing | PortPhase::ShuttingDown => {
+                self.slots.in_use() == 0 && self.ready.is_empty()
+            }
             PortPhase::Closed => {
                 self.ready.is_empty()
                     && self.recheck.is_empty()
@@ -144,6 +154,10 @@ impl Lists {
     pub(in crate::engine) fn set_phase(&mut self, phase: PortPhase) {
         self.phase = phase;
         self.flags.set(Flags::ENDING, phase != PortPhase::Open);
+        if phase != PortPhase::Finishing {
+            (self.is_overdue, self.idle) = (false, Vec::new());
+            self.flags.set(Flags::FINISHING, false);
+        }
     }
 
     #[inline]
@@ -178,6 +192,39 @@ impl Lists {
 
     pub(super) fn fault(&self) -> Option<Fault> {
         self.fault
+    }
+}
+
+/// A finishing port.
+impl Lists {
+    /// Notes that no operation of this shared registration is in flight. See
+    /// [`Registry::finish_idle`](crate::engine::registry::Registry::finish_idle).
+    ///
+    /// Without memory, it is removed when the time of the port is over.
+    pub(in crate::engine) fn note_idle(&mut self, name: Name) {
+        if self.phase == PortPhase::Finishing && self.idle.try_reserve(1).is_ok() {
+            self.idle.push(name);
+            self.flags.set(Flags::FINISHING, true);
+        }
+    }
+
+    /// Takes the names that [`Lists::note_idle`] has noted.
+    pub(in crate::engine) fn take_idle(&mut self) -> Vec<Name> {
+        self.flags.set(Flags::FINISHING, self.is_overdue);
+        std::mem::take(&mut self.idle)
+    }
+
+    /// Notes that the time of the finishing port is over.
+    pub(in crate::engine) fn note_overdue(&mut self) {
+        if self.phase == PortPhase::Finishing {
+            self.is_overdue = true;
+            self.flags.set(Flags::FINISHING, true);
+        }
+    }
+
+    /// Whether the time of the port is over. True once: the caller shuts the port down.
+    pub(in crate::engine) fn take_overdue(&mut self) -> bool {
+        std::mem::take(&mut self.is_overdue)
     }
 }
 

@@ -45,7 +45,7 @@ impl Queue {
         let cell = lists.timers_mut().cancel(timer)?;
         let message = take(cell);
         lists.give_back_post(self.nodes(), cell);
-        if lists.phase() == PortPhase::Open {
+        if lists.phase().allows_starts() {
             schedule.next_timer(lists.timers().next());
         }
         Some(message)

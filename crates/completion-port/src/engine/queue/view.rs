@@ -75,7 +75,8 @@ impl SchedulePort for PortView<'_> {
 
     #[inline]
     fn takes_edges(&self) -> bool {
-        matches!(self.lists.phase(), PortPhase::Open | PortPhase::ShuttingDown)
+        let phase = self.lists.phase();
+        phase == PortPhase::Open || phase.returns_keys()
     }
 
     #[inline]

@@ -181,6 +181,7 @@ impl Registry {
             SlotStep::Queue => self.submit(node),
             SlotStep::Recheck => self.queue_check(node, worker),
             SlotStep::Collect => self.announce_collected(),
+            SlotStep::Idle => self.note_idle(node),
             SlotStep::Gone => unreachable!("only the return of a token finds this, and handles it"),
         }
     }

@@ -1,7 +1,11 @@
 //! Deadlines of armings. They concern readiness, not operations.
 
-use super::Registry;
+use std::sync::Arc;
+
+use super::{NewRegistration, Registry};
+use crate::engine::context::Name;
 use crate::engine::queue::Lists;
+use crate::engine::worker::Worker;
 use crate::state::deadline::{DeadlineTimer, DeadlineTimers};
 use crate::state::moment::Moment;
 use crate::state::queue::NodeList;
@@ -10,6 +14,35 @@ use crate::state::timers::SlotTimer;
 use crate::types::error::{Call, Error, ErrorKind};
 
 impl Registry {
+    /// Like [`Registry::register`], with a deadline for the first packet. `entry` is not associated.
+    #[inline(never)]
+    pub(crate) fn register_until(
+        &self,
+        call: Call,
+        index: u32,
+        entry: NewRegistration,
+        at: Moment,
+        worker: impl FnOnce() -> Option<Arc<Worker>>,
+    ) -> Result<Name, Error> {
+        // Before the slot is a registration, so that a failure leaves nothing to undo.
+        let deadline_timer = match self.deadline_timer(index, call) {
+            Ok(deadline_timer) => deadline_timer,
+            Err(error) => {
+                // `give_back_slot` expects a slot that was freed at least once.
+                self.slot(index).free();
+                return Err(error);
+            }
+        };
+        let name = self.enter(call, index, entry)?;
+        // An earlier registration's timer may expire meanwhile. It finds no deadline before the
+        // arming, and this one after it. No full barrier follows.
+        deadline_timer.move_deadline(at);
+        self.arm_entered(call, name, Some(entry.mode), true, worker)?;
+        self.revalidate_deadline_timer(index, deadline_timer);
+        self.trace_registered(name, entry);
+        Ok(name)
+    }
+
     /// Returns where the deadline of a held slot is stored.
     ///
     /// The caller stores the deadline, arms the slot, and then calls

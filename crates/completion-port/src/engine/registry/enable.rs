@@ -91,8 +91,9 @@ impl Registry {
     pub(in crate::engine) fn may_put_back(&self, call: Call, slot: &Slot) -> Result<(), Error> {
         self.check_usable(call)?;
         match self.phase() {
-            // During shutdown the caller has removed the registration, or the sweep will.
-            PortPhase::Open | PortPhase::ShuttingDown => Ok(()),
+            // While the port returns its keys, the caller has removed the registration, or the
+            // sweep will.
+            PortPhase::Open | PortPhase::Finishing | PortPhase::ShuttingDown => Ok(()),
             PortPhase::Closed if slot.word().is_removing() => Ok(()),
             PortPhase::Closed | PortPhase::Abandoned => Err(Error::new(call, ErrorKind::Closed)),
         }

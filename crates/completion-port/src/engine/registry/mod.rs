@@ -4,6 +4,7 @@ mod answer;
 mod check;
 mod deadline;
 mod enable;
+mod finishing;
 mod turn;
 
 use std::ops::Deref;
@@ -115,27 +116,50 @@ impl Registry {
         let NewRegistration { mode, associated, shared, .. } = entry;
         let armed = if associated.is_some() { None } else { Some(mode) };
         if armed.is_some() || shared {
-            let slot = self.slot(index);
-            match slot.put_back(armed, false, Drained::NONE, self.current_poll()) {
-                SlotStep::Gone => {
-                    // The descriptor was closed, and its number registered again, before this call
-                    // finished.
-                    self.release_number(name);
-                    slot.free();
-                    return Err(Error::new(call, ErrorKind::BadDescriptor));
-                }
-                next => self.follow(next, index, worker().as_deref()),
-            }
+            self.arm_entered(call, name, armed, false, worker)?;
         }
+        self.trace_registered(name, entry);
+        Ok(name)
+    }
+
+    /// Takes the key of a slot that the caller has just [entered](Self::enter), and arms the slot.
+    ///
+    /// With `mode` of `None`, the slot stays idle. On failure the slot has been freed.
+    #[inline]
+    fn arm_entered(
+        &self,
+        call: Call,
+        name: Name,
+        mode: Option<Mode>,
+        timed: bool,
+        worker: impl FnOnce() -> Option<Arc<Worker>>,
+    ) -> Result<(), Error> {
+        let (index, _) = name_parts(name);
+        let slot = self.slot(index);
+        match slot.put_back(mode, timed, Drained::NONE, self.current_poll()) {
+            SlotStep::Gone => {
+                // The descriptor was closed, and its number registered again, before this call
+                // finished.
+                self.release_number(name);
+                slot.free();
+                return Err(Error::new(call, ErrorKind::BadDescriptor));
+            }
+            next => self.follow(next, index, worker().as_deref()),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn trace_registered(&self, name: Name, entry: NewRegistration) {
+        let _ = (name, entry);
         trace!(
             DEBUG,
             port = self.number(),
             registration = ?super::DisplayedName(name),
             descriptor = entry.descriptor,
-            ?mode,
+            mode = ?entry.mode,
             "registered"
         );
-        Ok(name)
     }
 
     /// Makes the reserved slot `index` a registration without a descriptor and without a key, for

@@ -20,6 +20,9 @@ pub(crate) use poll::Scratch;
 /// How many due timers are handled in one hold of the lock.
 const MOST_DUE: usize = 1024;
 
+/// What a thread sees to before it sleeps in a wait.
+const BEFORE_SLEEP: u8 = Flags::DEFERRED | Flags::FINISHING;
+
 /// Carries out the tasks that the engine has deferred. The port implements this.
 pub(crate) trait DeferredWork {
     /// Carries out deferred tasks until there are none. Returns whether there were any.
@@ -100,13 +103,13 @@ impl Engine {
                 self.ask(hub, worker, scratch)
             }
             Action::Query(query) => self.query(hub, query),
-            // Neither deferred tasks nor their results wait for the end of a sleep.
-            Action::Poll(_) if hub.lists().flags().has(Flags::DEFERRED) => {
-                let hub = self.run_deferred(hub, worker, port);
-                self.sleep_in_kernel(hub, worker, scratch, Some(Duration::ZERO))
+            Action::Poll(timeout) if hub.lists().flags().has(BEFORE_SLEEP) => {
+                let (hub, timeout) = self.prepare_to_sleep(hub, worker, timeout, port);
+                self.sleep_in_kernel(hub, worker, scratch, timeout)
             }
-            Action::Park(_) if hub.lists().flags().has(Flags::DEFERRED) => {
-                self.sleep(self.run_deferred(hub, worker, port), worker, Some(Duration::ZERO))
+            Action::Park(timeout) if hub.lists().flags().has(BEFORE_SLEEP) => {
+                let (hub, timeout) = self.prepare_to_sleep(hub, worker, timeout, port);
+                self.sleep(hub, worker, timeout)
             }
             Action::Poll(timeout) => self.sleep_in_kernel(hub, worker, scratch, timeout),
             Action::Park(timeout) => self.sleep(hub, worker, timeout),
@@ -130,6 +133,25 @@ impl Engine {
             drop(hub);
             self.notify(notice);
         }
+    }
+
+    /// Does what may not wait for the end of a sleep of the thread of `worker`: deferred tasks, and
+    /// what a finishing port requires. Returns for how long the thread may sleep then.
+    #[cold]
+    #[inline(never)]
+    fn prepare_to_sleep<'e>(
+        &'e self,
+        mut hub: MutexGuard<'e, Hub>,
+        worker: &Worker,
+        timeout: Option<Duration>,
+        port: &dyn DeferredWork,
+    ) -> (MutexGuard<'e, Hub>, Option<Duration>) {
+        let has_tasks = hub.lists().flags().has(Flags::DEFERRED);
+        if has_tasks {
+            hub = self.run_deferred(hub, worker, port);
+        }
+        let (hub, has_gone_on) = self.go_on_finishing(hub, Some(worker.number()));
+        (hub, if has_tasks || has_gone_on { Some(Duration::ZERO) } else { timeout })
     }
 
     /// Carries out deferred tasks, without the lock.
@@ -162,6 +184,7 @@ impl Engine {
     ) {
         let leaves_none_idle = self.leaves_none_idle(&mut hub, waited);
         let is_any_deferred = hub.lists().flags().has(Flags::DEFERRED);
+        let is_finishing = hub.lists().flags().has(Flags::FINISHING);
         if hub.lists().flags().has(Flags::MEASURED) {
             worker.measure();
         }
@@ -173,6 +196,11 @@ impl Engine {
         self.notify(notice);
         if is_any_deferred {
             port.run_deferred();
+        }
+        if is_finishing {
+            // With packets, the thread is about to run handlers.
+            let own = worker.is_chain_empty().then_some(worker.number());
+            drop(self.go_on_finishing(self.lock(), own));
         }
         self.trace_found_asleep(found);
         if leaves_none_idle {
@@ -200,6 +228,7 @@ impl Engine {
                 Some(Due::SlotTimer(SlotTimer::Operations, slot)) => {
                     self.ring(lists, slot, now, &mut due)
                 }
+                Some(Due::Port) => lists.note_overdue(),
             }
         }
         let due = self.defer_due(lists, due);

@@ -96,6 +96,7 @@ impl Engine {
         let notice = wake.map(|wake| lists.notice(wake));
         drop(self.end_if_over(hub));
         self.notify(notice);
+        self.continue_finishing();
     }
 
     /// Whether the thread of `own` has an untaken node that brings a packet.

@@ -159,8 +159,7 @@ impl<K, M, B: Buffer> StartingForMessage<'_, K, M, B> {
             // The buffer's code has forked, and this is the child.
             (ErrorKind::Forked, request)
         } else if let Some(request) = request {
-            let at = (plan.call, plan.deadline);
-            match engine.lend_file(slot, index, entry, op_index, at, Drained::NONE, request) {
+            match engine.lend_file(slot, index, entry, op_index, &plan, Drained::NONE, request) {
                 Ok(()) => {
                     std::mem::forget(self);
                     return Ok(id);

@@ -192,7 +192,8 @@ impl<B> Operation<B> {
 
     pub(crate) fn plan(&self, backend: &dyn Backend) -> Plan {
         let (call, direction) = (self.call(), self.kind.direction());
-        Plan { call, direction, deadline: self.ends_at(backend) }
+        let is_on_other_file = !self.uses_the_key();
+        Plan { call, direction, is_on_other_file, deadline: self.ends_at(backend) }
     }
 
     /// Returns the direction, if the operation waits for nothing but an edge of that direction on

@@ -262,7 +262,10 @@ impl<K, B: Buffer> Store<K, B> {
         now: bool,
     ) -> Result<Step> {
         let engine = &self.engine;
-        engine.share_file(association, op_index, (plan.call, plan.deadline))?;
+        let step = engine.share_file(association, op_index, plan)?;
+        if let Step::Ends(_) = step {
+            return Ok(step);
+        }
         let op_ref = engine.op_ref(op_index);
         let trying = TryingOnFile { store: self, cell, op_ref: &op_ref };
         // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.

@@ -2,6 +2,7 @@
 
 mod again;
 mod change;
+mod finishing;
 mod owned;
 mod start;
 

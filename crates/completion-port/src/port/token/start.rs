@@ -11,6 +11,7 @@ use crate::port::operation::attempt::{AttemptTarget, UnstartedOp, settle, unload
 use crate::port::operation::complete::trace_completed;
 use crate::port::operation::data::{Brings, take_outcome};
 use crate::port::operation::{OpData, OpId, Operation, Outcome, Started};
+use crate::port::token::finishing::LateStart;
 use crate::port::token::{Held, Ready};
 use crate::state::moment::Moment;
 use crate::state::slot::Drained;
@@ -127,7 +128,7 @@ impl<'p, K, B: Buffer> Held<'p, K, B> {
 
     /// Queues the packet of the operation in `cell`, which has ended. It and its token belong to
     /// the caller.
-    fn end_by_packet(
+    pub(super) fn end_by_packet(
         self,
         cell: &'p Cell<OpData<B>>,
         op_index: u32,
@@ -172,7 +173,11 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     pub fn start(self, operation: Operation<B>) -> Result<OpId, Refused<(K, Operation<B>)>> {
         let (op_index, entry) = match self.prepare(&operation) {
             Ok(prepared) => prepared,
-            Err(error) => return Err(self.refuse_operation(error, operation)),
+            Err(error) => match self.prepare_finishing(&operation, error) {
+                LateStart::Starts(op_index, entry) => (op_index, entry),
+                LateStart::Cancelled(op_index) => return self.start_cancelled(op_index, operation),
+                LateStart::Refused(error) => return Err(self.refuse_operation(error, operation)),
+            },
         };
         let Some(direction) = self.awaits_edge(&operation) else {
             let cell = self.held.store.load(op_index, operation, Brings::Token);
@@ -239,7 +244,11 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ) -> Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
         let (op_index, entry) = match self.prepare(&operation) {
             Ok(prepared) => prepared,
-            Err(error) => return Err(self.refuse_operation(error, operation)),
+            Err(error) => match self.prepare_finishing(&operation, error) {
+                LateStart::Starts(op_index, entry) => (op_index, entry),
+                LateStart::Cancelled(op_index) => return Ok(self.cancel_now(op_index, operation)),
+                LateStart::Refused(error) => return Err(self.refuse_operation(error, operation)),
+            },
         };
         if let Some(direction) = self.awaits_edge(&operation) {
             let deadline = operation.ends_at(self.held.store.engine.backend());
@@ -274,7 +283,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
 
     /// Reports the start of an operation to the tracing subscriber, if there is one.
     #[inline]
-    fn trace_started(&self, operation: &Operation<B>) {
+    pub(super) fn trace_started(&self, operation: &Operation<B>) {
         if traces_packets() {
             self.held.store.engine.trace_started(self.held.name(), operation.call());
         }
@@ -362,7 +371,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let data = unsafe { cell.get() };
         let plan = data.plan(engine.backend());
         if data.is_of_file() {
-            return self.take_off_on_file(cell, (op_index, entry), &plan);
+            return self.put_in_flight_on_file(cell, (op_index, entry), &plan);
         }
         let held = self.into_held();
         let name = OpId(engine.operation_of(op_index));
@@ -381,7 +390,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// Submits the rest of an operation on a file, which is in `cell`, to the back end, with the
     /// key.
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
-    fn take_off_on_file(
+    fn put_in_flight_on_file(
         self,
         cell: &'p Cell<OpData<B>>,
         (op_index, entry): (u32, &OpEntry),
@@ -409,7 +418,6 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             }
             Some(request) => {
                 let name = OpId(engine.operation_of(op_index));
-                let plan = (plan.call, plan.deadline);
                 match engine.lend_file(slot, index, entry, op_index, plan, drained, request) {
                     Ok(()) => {
                         std::mem::forget(loaded);

@@ -190,6 +190,11 @@ impl OpEntry {
         }
     }
 
+    /// Returns whether the system has the connect of `op_index`.
+    pub(crate) fn has_connect(&self, op_index: u32) -> bool {
+        self.connect.load(Acquire) == op_index
+    }
+
     /// Notes that the system has the connect of `op_index`.
     pub(crate) fn connect_begun(&self, op_index: u32) {
         self.connect.store(op_index, Release);

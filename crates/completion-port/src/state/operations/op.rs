@@ -103,14 +103,20 @@ impl Op {
         self.direction.store(direction as u8, Relaxed);
     }
 
-    /// Notes that it is an operation on a file, which has no direction.
-    pub(super) fn set_on_file(&self) {
-        self.direction.store(ON_FILE, Relaxed);
+    /// Notes that it is an operation on a file, which has no direction. `is_own_read`: it reads from
+    /// the descriptor of its registration.
+    pub(super) fn set_on_file(&self, is_own_read: bool) {
+        self.direction.store(if is_own_read { OWN_READ } else { ON_FILE }, Relaxed);
+    }
+
+    /// Returns whether it reads, as from a file, from the descriptor of its registration.
+    pub(super) fn is_own_read(&self) -> bool {
+        self.direction.load(Relaxed) == OWN_READ
     }
 
     /// Returns whether it is an operation on a file, or was the last time that it was in flight.
     pub(crate) fn is_on_file(&self) -> bool {
-        self.direction.load(Relaxed) == ON_FILE
+        matches!(self.direction.load(Relaxed), ON_FILE | OWN_READ)
     }
 
     /// Begins an attempt in the calling thread, which has taken its node. Returns false if more is
@@ -146,6 +152,11 @@ impl Op {
 
     pub(super) fn begins_unasked(&self) -> bool {
         self.begins_unasked.load(Relaxed)
+    }
+
+    /// Returns whether it is a connect that was started by the registration's name.
+    pub(crate) fn is_connect(&self) -> bool {
+        self.begins_unasked() && !self.is_task()
     }
 
     /// Returns whether it is a task.
@@ -274,6 +285,9 @@ impl Op {
 
 /// Instead of a direction: an operation on a file.
 const ON_FILE: u8 = 2;
+
+/// The same, if it reads from the descriptor of its registration.
+const OWN_READ: u8 = 4;
 
 /// The bits of a claim that hold the end reason. The upper half holds the uses.
 const REASON: u64 = 0b11;

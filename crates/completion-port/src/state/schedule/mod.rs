@@ -308,6 +308,18 @@ impl Schedule {
         self.due = due;
     }
 
+    /// Returns whether a worker other than `except` is in user code with packets, or is about to
+    /// be.
+    pub(crate) fn is_any_in_handler(&self, except: Option<WorkerNumber>) -> bool {
+        let is_busy = |status| {
+            matches!(
+                status,
+                Status::Running | Status::Blocked | Status::FoundAsleep | Status::Given
+            )
+        };
+        self.workers.statuses().any(|(worker, status)| Some(worker) != except && is_busy(status))
+    }
+
     /// Returns whether the port has timers.
     pub(crate) fn has_timers(&self) -> bool {
         self.due != Moment::NEVER

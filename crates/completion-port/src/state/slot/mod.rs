@@ -28,7 +28,9 @@ use crate::sync::{AtomicU32, AtomicU64};
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
 
-pub(crate) use ownership::{Checked, Delivery, Expiry, NodeTurn, Refusal, Removal, SlotStep};
+pub(crate) use ownership::{
+    Checked, Delivery, Expiry, Finish, NodeTurn, Refusal, Removal, SlotStep,
+};
 pub(crate) use readiness::Drained;
 pub(crate) use report::{Answer, depends_on_kind, depends_on_unread};
 
@@ -67,8 +69,9 @@ const REMOVING: u64 = 1 << 13;
 const HELD: u64 = 1 << 14;
 /// The slot is in use.
 const LIVE: u64 = 1 << 15;
-/// A thread waits for the removed key itself, so no packet is made. Set only together with
-/// `REMOVING`.
+/// A thread waits for the removed key itself, so no packet is made. Without `REMOVING`, the port is
+/// finishing: the registration is removed once its key is back and no operation is in flight. Never
+/// set together with `CLOSED`.
 const COLLECTED: u64 = 1 << 18;
 /// The descriptor was closed without being removed: the key is dropped, and no packet is made.
 /// Never set together with `REMOVING`.
@@ -261,6 +264,7 @@ impl fmt::Debug for Word {
                 let name = match bit {
                     HELD if self.is_lone() => "lone",
                     LATE if !self.has(TIMED) => "again",
+                    COLLECTED if self.is_finishing() => "finishing",
                     _ => name,
                 };
                 write!(f, " {name}")?;
@@ -509,6 +513,17 @@ impl Slot {
             let waits = word.names(generation) && word.has(COLLECTED);
             if waits { word.without(COLLECTED).claimed() } else { (word, false) }
         })
+    }
+
+    /// Begins the end of a registration, because the port is finishing. See [`Finish`].
+    pub(crate) fn finish(&self, generation: u32, is_shared: bool) -> Option<Finish> {
+        self.change_if(|word| word.finished(generation, is_shared))
+    }
+
+    /// Removes a finishing registration if nothing has its key. Returns `None` and changes nothing
+    /// otherwise.
+    pub(crate) fn finish_idle(&self, generation: u32) -> Option<Removal> {
+        self.change_if(|word| word.finished_idle(generation))
     }
 
     /// Ends a registration whose descriptor was closed without being removed. A caller that gets

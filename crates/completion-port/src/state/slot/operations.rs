@@ -76,8 +76,10 @@ impl Word {
     /// already cloned the key for that packet.
     pub(super) fn completed_last(self) -> (Self, SlotStep) {
         let word = self.without(LENT);
-        if !word.is_removing() {
+        if !word.has(REMOVING | CLOSED | COLLECTED) {
             (word, SlotStep::Nothing)
+        } else if word.is_finishing() {
+            (word, SlotStep::Idle)
         } else if word.has(COLLECTED) {
             // The waiting thread takes the node out of the queue if it is queued.
             (word, SlotStep::Collect)

@@ -39,6 +39,8 @@ pub(crate) enum SlotStep {
     Recheck,
     /// The key is back in its cell, where a thread waits for it.
     Collect,
+    /// The port is finishing, and no operation of the shared registration is in flight.
+    Idle,
     /// The descriptor was closed: the caller keeps the key and frees the slot.
     Gone,
 }
@@ -81,6 +83,17 @@ pub(crate) enum Removal {
     Marked,
     /// The registration is already being removed.
     Already,
+}
+
+/// The effect of a request for the end of a registration of a finishing port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finish {
+    /// Nothing has the key: the registration is being removed.
+    Removed(Removal),
+    /// A handler or an operation has the key. When it is back, the registration is removed.
+    Later,
+    /// No operation of the shared registration is in flight, but a handler may start one.
+    Idle,
 }
 
 /// The effect of an expired deadline.
@@ -159,10 +172,17 @@ impl Word {
         self.has(REMOVING | CLOSED)
     }
 
+    /// Returns whether the registration is removed once its key is back, because the port is
+    /// finishing.
+    pub(super) fn is_finishing(self) -> bool {
+        self.0 & (COLLECTED | REMOVING) == COLLECTED
+    }
+
     /// Returns whether the dequeued node makes a packet without a check.
     pub(crate) fn is_due(self) -> bool {
         let is_removed = self.has(REMOVING) && !self.has(LENT);
-        !self.has(CLOSED | COLLECTED) && (is_removed || self.next() == SlotStep::Queue)
+        let is_collected = self.has(REMOVING) && self.has(COLLECTED);
+        !self.has(CLOSED) && !is_collected && (is_removed || self.next() == SlotStep::Queue)
     }
 
     /// Returns whether the dequeued node needs a check.
@@ -344,10 +364,28 @@ impl Word {
     /// Ends the registration, for the reason that `bit` encodes. The caller claims the node if it
     /// has no owner. Otherwise `mark` is set for the owner.
     pub(super) fn ending(self, bit: u64, mark: u64) -> (Self, Removal) {
-        match self.without(ENABLED).with(bit).claimed() {
+        match self.without(ENABLED | COLLECTED).with(bit).claimed() {
             (word, true) => (word, Removal::Owned),
             (word, false) => (word.with(mark), Removal::Marked),
         }
+    }
+
+    /// Begins the end of the registration of a finishing port. Its readiness is reported no more.
+    /// Returns `None` if it has ended or is ending.
+    pub(super) fn finished(self, generation: u32, is_shared: bool) -> Option<(Self, Finish)> {
+        self.admits(generation).ok()?;
+        if !is_shared && !self.has(HELD | LENT) {
+            let (word, removal) = self.ending(REMOVING, 0);
+            return Some((word, Finish::Removed(removal)));
+        }
+        let later = if self.has(HELD | LENT) { Finish::Later } else { Finish::Idle };
+        Some((self.without(ENABLED | ALSO).with(COLLECTED), later))
+    }
+
+    /// Removes the finishing registration if nothing has its key.
+    pub(super) fn finished_idle(self, generation: u32) -> Option<(Self, Removal)> {
+        let is_idle = self.names(generation) && self.is_finishing() && !self.has(HELD | LENT);
+        is_idle.then(|| self.ending(REMOVING, 0))
     }
 
     /// Returns the key from a handler's token. Arms the slot with `mode`, and with a deadline if
@@ -363,6 +401,9 @@ impl Word {
             return (self, SlotStep::Gone);
         }
         let word = self.without(HELD);
+        if word.is_finishing() {
+            return (word.without(COLLECTED).with(REMOVING | QUEUED), SlotStep::Queue);
+        }
         if word.has(COLLECTED) {
             return (word, SlotStep::Collect);
         }
@@ -458,11 +499,12 @@ impl Word {
         if self.has(CLOSED) {
             return (self, NodeTurn::Gone);
         }
-        if self.has(COLLECTED) {
-            return (self.without(QUEUED | LATE), NodeTurn::Collect);
-        }
         if self.has(REMOVING) {
-            return (self, NodeTurn::Removed);
+            return if self.has(COLLECTED) {
+                (self.without(QUEUED | LATE), NodeTurn::Collect)
+            } else {
+                (self, NodeTurn::Removed)
+            };
         }
         if !self.has(ENABLED) {
             return (self.without(QUEUED | PENDING | LATE), NodeTurn::Nothing);

@@ -28,10 +28,7 @@ fn keeping_the_rules(mut word: Word) -> Word {
         word = word.without(QUEUED);
     }
     if word.has(CLOSED) {
-        word = word.without(REMOVING);
-    }
-    if !word.has(REMOVING) {
-        word = word.without(COLLECTED);
+        word = word.without(REMOVING | COLLECTED);
     }
     if word.has(LENT) {
         if word.has(ONE_SHOT) {
@@ -106,6 +103,8 @@ fn after_requests(word: Word, choices: Choices) -> Vec<Word> {
     if !word.has(REMOVING | CLOSED) {
         reached.push(word.ending(REMOVING, if choice { COLLECTED } else { 0 }).0);
         reached.push(word.ending(CLOSED, 0).0);
+        reached.extend(word.finished(word.generation(), choice).map(|(word, _)| word));
+        reached.extend(word.finished_idle(word.generation()).map(|(word, _)| word));
         reached.push(word.enabled_also(mode.interest, poll).0);
         if !(word.is_away() || (word.has(LENT) && mode.one_shot)) {
             reached.push(word.dried(drained).enabled(mode, poll).0);

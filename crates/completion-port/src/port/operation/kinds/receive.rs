@@ -15,7 +15,8 @@ use crate::types::interest::Direction;
 impl<B> Operation<B> {
     /// Receives some bytes, or one datagram, up to the room of the buffer.
     ///
-    /// A buffer without room waits until something can be received, and takes nothing. If the
+    /// A buffer without room waits until something can be received, and takes nothing;
+    /// [`Outcome::is_end`] tells that from the end of a stream. If the
     /// program shuts down the reading half of the socket, the operation ends with 0 bytes once no
     /// unread data is left, even on a datagram socket.
     ///

@@ -78,6 +78,48 @@ impl OpQueues {
         outcome
     }
 
+    /// Ends the operations for which `is_meant` returns true, or makes them end at the next
+    /// opportunity. Appends the nodes that the caller must queue to `ended`.
+    pub(crate) fn cancel_some(
+        &mut self,
+        ops: &impl OpTable,
+        slot: &Slot,
+        poll: u32,
+        is_meant: impl Fn(Node) -> bool,
+        ended: &mut NodeList,
+    ) -> SlotStep {
+        let mut outcome = SlotStep::Nothing;
+        for direction in Direction::BOTH {
+            let queue = self.queue(direction);
+            if queue.is_empty() {
+                continue;
+            }
+            let mut next = queue.waiting().first();
+            while let Some(node) = next {
+                // Read this before the node moves to another list.
+                next = OpList::next(ops, node);
+                if is_meant(node) {
+                    queue.leave(ops, node);
+                    ops.op(node).set_reason(EndReason::Cancelled);
+                    ops.op(node).set(Phase::Ended);
+                    ended.push(ops, node);
+                }
+            }
+            // A direct attempt is not cancelled, since it is about to end.
+            if let Some(active) = queue.active_op()
+                && is_meant(active)
+                && ops.op(active).reason() == EndReason::Done
+            {
+                ops.op(active).set_reason(EndReason::Cancelled);
+            }
+            let next = self.drop_ref_if_empty(slot, direction, poll);
+            if next != SlotStep::Nothing {
+                outcome = next;
+            }
+        }
+        outcome
+    }
+
     /// Handles the expiry of the entry's timer: ends the operations whose deadlines have expired at
     /// `now`, and makes those due that must be tried again. Appends the nodes that the caller must
     /// queue to `due`. Returns when the timer must expire next.

@@ -7,16 +7,18 @@ use crate::state::operations::op::{EndReason, OpTable, Phase};
 use crate::state::queue::{Node, NodeList};
 
 impl OpQueues {
-    /// Starts the operation `node` on a file. The caller tries it.
+    /// Starts the operation `node` on a file. The caller tries it. `is_own_read`: it reads from the
+    /// descriptor of its registration.
     pub(crate) fn start_file(
         &mut self,
         ops: &impl OpTable,
         node: Node,
         slot: u32,
+        is_own_read: bool,
         deadline: Moment,
     ) {
         let op = ops.op(node);
-        op.set_on_file();
+        op.set_on_file(is_own_read);
         self.begin_op(op, slot, deadline);
         op.set(Phase::Tried);
         self.files.enter(ops, node);
@@ -56,6 +58,29 @@ impl OpQueues {
             (true, reason) => reason,
         };
         self.end_file(ops, node, reason);
+    }
+
+    /// Cancels the reads on a descriptor that the system watches, as `cancel_files` does.
+    pub(crate) fn cancel_reads(
+        &mut self,
+        ops: &impl OpTable,
+        mut cancel: impl FnMut(Node) -> bool,
+        ended: &mut NodeList,
+    ) {
+        let mut next = self.files.first();
+        while let Some(node) = next {
+            let op = ops.op(node);
+            // Read this before the node can move to another list.
+            next = OpList::next(ops, node);
+            if !op.is_own_read() || op.reason() != EndReason::Done {
+                continue;
+            }
+            op.set_reason(EndReason::Cancelled);
+            if op.is_submitted() && cancel(node) {
+                self.end_file(ops, node, EndReason::Cancelled);
+                ended.push(ops, node);
+            }
+        }
     }
 
     /// Cancels all operations on files, or only those whose deadlines have expired at `now`. Calls
