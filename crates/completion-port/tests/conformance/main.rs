@@ -49,6 +49,7 @@ mod operations_sockets;
 mod operations_start;
 mod owned;
 mod ownership;
+mod panics;
 mod posting;
 mod posting_after;
 mod posting_at;
