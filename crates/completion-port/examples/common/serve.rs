@@ -14,10 +14,9 @@ pub(crate) fn serve<K, M, B: Buffer>(port: &Port<K, M, B>, handle: impl Fn(Packe
         // The batch is unwind-safe, because each wait begins with an empty one. State that handlers
         // share needs locks that survive a panic: see `lock`.
         let round = || port.wait(&mut batch, None).map(|packets| packets.for_each(&handle));
-        match catch_unwind(AssertUnwindSafe(round)) {
-            Ok(Err(_)) => return,
-            // A panic has been printed by the standard library's hook.
-            Ok(Ok(())) | Err(_) => {}
+        // The standard library's hook has printed a panic.
+        if let Ok(Err(_)) = catch_unwind(AssertUnwindSafe(round)) {
+            return;
         }
     }
 }
