@@ -278,7 +278,7 @@ async fn echo(client: Socket) -> Result<()> {
     }
 }
 
-/// A client, which checks what comes back.
+/// A client, which checks the echo.
 fn talk(server: SocketAddr, seed: u8) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(server)?;
     for length in [1, 100, 4096, 10_000] {

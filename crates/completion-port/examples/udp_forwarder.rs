@@ -103,7 +103,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 impl Forwarder {
     fn handle(&self, packet: Packet<'_, Peer, ()>) {
-        // What is left is the removal of a silent client, whose key is dropped.
+        // Any other packet is the removal of a silent client, whose key is dropped.
         let Packet::SharedCompleted(completed) = packet else { return };
         match completed.key().clone() {
             Peer::Front(_) => self.front_completed(completed),

@@ -304,7 +304,7 @@ fn who_waits_for_an_element_gets_one() {
     let server = start();
     let mut pusher = Client::connect(&server);
     let popped = |list: &str, element: &str| array([bulk(list), bulk(element)]);
-    // What waits in the list comes at once, from the first list that has something.
+    // The first list with an element gives it immediately.
     pusher.asks("RPUSH b 1 2", Integer(2));
     pusher.asks("BLPOP a b 0", popped("b", "1"));
     pusher.asks("BLPOP a b 1", popped("b", "2"));
@@ -359,7 +359,7 @@ fn who_waits_for_an_element_gets_one() {
     assert_eq!(last.reply(), popped("x", "element"));
     assert_rests(&server);
 
-    // Each element comes once, whoever pushes and whoever waits.
+    // Each element arrives once, with several clients that push and several that wait.
     const ELEMENTS: usize = 400;
     let mut seen: Vec<_> = thread::scope(|scope| {
         let poppers: Vec<_> = (0..4)

@@ -4,9 +4,9 @@
 //! Ctrl-C ends it. The last argument is the time in seconds that a client may take for the
 //! handshake, and between two reads or writes that make progress. The default is 30.
 //!
-//! rustls does no I/O of its own: it takes the bytes of the socket, and says which ones to send. So
-//! it works with readiness unchanged. A handler sends what rustls has to send, and reads only when
-//! all of it is sent. So a client that does not read is not read from either, and a connection has
+//! rustls does no I/O itself: it takes received bytes, and returns the bytes to send. So it works
+//! with readiness unchanged. A handler sends what rustls has to send, and reads only when
+//! everything is sent. So a client that does not read is not read from either, and a connection has
 //! at most a few records in memory. The same loop does the handshake.
 
 #[path = "../../../crates/completion-port/examples/common/end.rs"]
@@ -38,7 +38,7 @@ struct Client {
     tls: ServerConnection,
     /// When the handshake must be done, and later when something must have happened.
     deadline: Instant,
-    /// The client has ended its half, in the way of TLS.
+    /// The client has ended its half by `close_notify`.
     has_ended: bool,
 }
 
@@ -78,7 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             scope.spawn(|| serve::serve(&server.port, |packet| server.handle(packet)));
         }
         let _ = end.recv();
-        // Each key comes back in a packet, then the waits end.
+        // A packet returns each key, then the waits end.
         server.port.shutdown()
     })?;
     Ok(())
@@ -154,7 +154,7 @@ struct Progress {
 }
 
 impl Client {
-    /// Sends, receives and decrypts, as far as this goes without waiting.
+    /// Sends, receives and decrypts until a call would block.
     fn echo(&mut self) -> io::Result<Progress> {
         let mut has_moved = false;
         // Bounded, so that a client that sends constantly does not occupy this thread.
@@ -167,7 +167,7 @@ impl Client {
                 return Ok(Progress { has_moved, next: None });
             }
             match self.tls.read_tls(&mut self.stream) {
-                // The end. Below, rustls says whether it is a proper one.
+                // The end. Below, rustls reports an end without `close_notify` as an error.
                 Ok(0) => {}
                 Ok(_) => has_moved = true,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -210,10 +210,10 @@ impl Client {
                     self.tls.send_close_notify();
                     return Ok(());
                 }
-                // All of it, since this fits into the buffers of rustls.
+                // This fits into the buffers of rustls, which are empty.
                 Ok(read) => self.tls.writer().write_all(&buffer[..read])?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // Without the end in the way of TLS, somebody may have cut the stream.
+                // Without `close_notify`, an attacker may have cut the stream.
                 Err(error) => return Err(error),
             }
         }

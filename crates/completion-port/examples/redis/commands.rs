@@ -114,7 +114,7 @@ impl Client {
             }
         }
         store.block(id, lists, &self.outbox);
-        // Without a timeout, or with one beyond all times, for ever.
+        // A timeout of zero, or one beyond all times, never passes.
         let until = (!timeout.is_zero()).then(|| Instant::now().checked_add(timeout)).flatten();
         self.blocked = Some(Wait { until });
         Ok(())

@@ -4,7 +4,7 @@
 //! `cargo run --example redis 127.0.0.1:6379`, and `redis-cli` in another terminal. SIGTERM or
 //! Ctrl-C ends it.
 //!
-//! A client may send many requests at once. While it doesn't read the replies, or waits in BLPOP,
+//! A client may send many requests without waiting for replies. While it doesn't read the replies, or waits in BLPOP,
 //! the server neither executes its further requests nor reads more of them.
 
 mod commands;
@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             scope.spawn(|| serve::serve(&port, |packet| handle(&port, &store, packet)));
         }
         let _ = end.recv();
-        // Each key comes back in a packet, then the waits end.
+        // A packet returns each key, then the waits end.
         port.shutdown()
     })?;
     Ok(())

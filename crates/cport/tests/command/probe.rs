@@ -60,7 +60,7 @@ fn the_rules_that_depend_on_the_system_hold_on_this_one() {
         let value = fact.and_then(|fact| fact["value"].as_str()).unwrap_or_default();
         assert!(!value.is_empty() && !value.contains("unknown"), "{name}: {value}");
     }
-    // What the probe says of the ring is what a port with one says.
+    // The probe reports a ring if a port can have one.
     if cfg!(target_os = "linux") {
         let fact = objects.iter().find(|object| object["system"] == "io_uring").unwrap();
         let has_ring = Port::builder().file_engine(FileEngine::Ring).build::<(), ()>().is_ok();
