@@ -359,8 +359,16 @@ fn who_waits_for_an_element_gets_one() {
     assert_eq!(last.reply(), popped("x", "element"));
     assert_rests(&server);
 
-    // Each element arrives once, with several clients that push and several that wait.
+    // The end of the server finds clients that wait.
+    waiting.iter_mut().for_each(|client| client.send(&line("BLPOP z 0")));
+    end(server);
+}
+
+/// With several clients that push, and several that wait.
+#[test]
+fn each_element_arrives_once() {
     const ELEMENTS: usize = 400;
+    let server = start();
     let mut seen: Vec<_> = thread::scope(|scope| {
         let poppers: Vec<_> = (0..4)
             .map(|_| {
@@ -390,8 +398,6 @@ fn who_waits_for_an_element_gets_one() {
     seen.sort();
     seen.dedup();
     assert_eq!(seen.len(), 2 * ELEMENTS);
-    // The end of the server finds clients that wait.
-    waiting.iter_mut().for_each(|client| client.send(&line("BLPOP x 0")));
     end(server);
 }
 
