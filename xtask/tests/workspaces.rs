@@ -1,5 +1,5 @@
-//! Workspaces cannot inherit from each other, so this compares the benchmark's settings with the
-//! main one's.
+//! Workspaces cannot inherit from each other, so this compares the settings of others with the main
+//! one's.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
@@ -25,8 +25,10 @@ fn sections(manifest: &str, prefix: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_benchmark_has_the_lints_of_the_main_workspace() {
+fn other_workspaces_have_the_lints_of_the_main_one() {
     let lints = sections("Cargo.toml", "workspace.lints");
     assert!(lints.len() > 20, "{lints:?}");
-    assert_eq!(sections("bench/Cargo.toml", "lints"), lints);
+    for manifest in ["bench/Cargo.toml", "ecosystem/Cargo.toml"] {
+        assert_eq!(sections(manifest, "lints"), lints, "{manifest}");
+    }
 }

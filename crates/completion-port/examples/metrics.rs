@@ -16,12 +16,19 @@ use completion_port::{
 fn statistics<K, M>(port: &Port<K, M>) -> String {
     let stats = port.stats();
     let mut text = String::new();
+    // Words are the labels of a figure that is always 1.
+    let words = format!(
+        "{{backend=\"{}\",file_engine=\"{}\",block_detection=\"{:?}\"}}",
+        stats.backend, stats.file_engine, stats.block_detection
+    );
     let mut figure = |name: &str, kind: &str, values: &[(&str, u64)]| {
         let _ = writeln!(text, "# TYPE port_{name} {kind}");
         for (label, value) in values {
             let _ = writeln!(text, "port_{name}{label} {value}");
         }
     };
+    figure("info", "gauge", &[(words.as_str(), 1)]);
+    figure("concurrency", "gauge", &[("", stats.concurrency as u64)]);
     figure("registered", "gauge", &[("", stats.registered as u64)]);
     figure("queued", "gauge", &[("", stats.queued as u64)]);
     let threads = [
@@ -35,12 +42,15 @@ fn statistics<K, M>(port: &Port<K, M>) -> String {
         ("{kind=\"notified\"}", stats.packets.notified),
         ("{kind=\"posted\"}", stats.packets.posted),
         ("{kind=\"removed\"}", stats.packets.removed),
+        ("{kind=\"completed\"}", stats.packets.completed),
     ];
     figure("packets_total", "counter", &packets);
     figure("wakes_total", "counter", &[("", stats.wakes)]);
     figure("spurious_wakes_total", "counter", &[("", stats.spurious_wakes)]);
     figure("blocks_found_total", "counter", &[("", stats.blocks_found)]);
     figure("polls_total", "counter", &[("", stats.polls)]);
+    figure("empty_polls_total", "counter", &[("", stats.empty_polls)]);
+    figure("rebuilds_total", "counter", &[("", stats.rebuilds)]);
     for thread in port.thread_stats() {
         let running = u8::from(thread.status == ThreadStatus::Running);
         let worker = thread.worker;
@@ -149,6 +159,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The packet of the request itself is the one of kind `ready`.
     assert_eq!(value(&text, "port_packets_total{kind=\"posted\"}"), Some(100.0));
     assert_eq!(value(&text, "port_packets_total{kind=\"ready\"}"), Some(1.0));
+    assert_eq!(value(&text, "port_packets_total{kind=\"completed\"}"), Some(0.0));
     assert_eq!(value(&text, "port_queue_delay_seconds_count"), Some(101.0));
     assert_eq!(value(&text, "port_queue_delay_seconds_bucket{le=\"+Inf\"}"), Some(101.0));
     assert!(value(&text, "port_queue_delay_seconds_sum").is_some_and(|sum| sum > 0.0));

@@ -26,12 +26,19 @@ pub(crate) struct Passed {
     arguments: Vec<OsString>,
 }
 
+/// What `--help` adds to the benchmark's own description.
+const LONG_ABOUT: &str = "The completion port side by side with its rivals\n\n\
+    A run needs a source tree of completion-port around the current directory, in which cargo \
+    builds the benchmark, or a built benchmark in the same directory as this command. Help needs \
+    neither.";
+
 /// The benchmark's own command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "cport bench",
     version,
     about = options::ABOUT,
+    long_about = LONG_ABOUT,
     after_help = options::help(),
     args_conflicts_with_subcommands = true
 )]

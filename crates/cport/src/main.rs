@@ -45,7 +45,7 @@ enum Command {
     /// Run four servers against real clients and check the result
     ///
     /// One after the other, on loopback: a replacement for poll, an edge-triggered UDP server, a
-    /// multi-threaded server.
+    /// multi-threaded server, and one that accepts, receives and sends by operations.
     Demo(demo::Options),
     /// Echo received data over TCP or UDP, until Ctrl-C
     ///

@@ -137,6 +137,35 @@ impl Server {
     }
 }
 
+/// Ends a server, which waits for no client.
+///
+/// # Panics
+///
+/// If it has ended before, or does not end well.
+pub fn end(mut server: Server) {
+    server.assert_runs();
+    server.terminate();
+}
+
+/// With nothing to do a server does nothing, once it has done what there was to do.
+///
+/// # Panics
+///
+/// If it is busy.
+pub fn assert_rests(server: &Server) {
+    let window = Duration::from_millis(500);
+    for _ in 0..20 {
+        thread::park_timeout(Duration::from_millis(100));
+        let (begun, before) = (Instant::now(), server.processor_time());
+        thread::park_timeout(window);
+        let used = server.processor_time() - before;
+        if used < Duration::from_millis(150) || used * 10 < begun.elapsed() {
+            return;
+        }
+    }
+    panic!("the server is busy without work");
+}
+
 /// From `/proc` on Linux.
 fn time_of_stat(stat: &str) -> Duration {
     // User and system time are the 14th and 15th field; the second one may have spaces in it.

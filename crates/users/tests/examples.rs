@@ -12,28 +12,7 @@ use users::clients::{
     Lively, Slow, be_polite, be_rude_to_an_echo, connect, content, ends, exchange, half_close,
     reset, reset_at_several_points,
 };
-use users::server::Server;
-
-/// Ends a server, which waits for no client.
-fn end(mut server: Server) {
-    server.assert_runs();
-    server.terminate();
-}
-
-/// With nothing to do a server does nothing, once it has done what there was to do.
-fn assert_rests(server: &Server) {
-    let window = Duration::from_millis(500);
-    for _ in 0..20 {
-        thread::park_timeout(Duration::from_millis(100));
-        let (begun, before) = (Instant::now(), server.processor_time());
-        thread::park_timeout(window);
-        let used = server.processor_time() - before;
-        if used < Duration::from_millis(150) || used * 10 < begun.elapsed() {
-            return;
-        }
-    }
-    panic!("the server is busy without work");
-}
+use users::server::{Server, assert_rests, end};
 
 #[test]
 fn echo() {

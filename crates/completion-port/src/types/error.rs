@@ -167,7 +167,7 @@ impl ErrorKind {
             Self::Unsupported => "the system does not offer it here",
             Self::WrongKernel => "the source belongs to another kernel than the port",
             Self::WatchLimit => "the user's limit of watched descriptors is reached",
-            Self::Other => "the system refused",
+            Self::Other => "an error of the system",
         }
     }
 }
@@ -263,7 +263,11 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.call, self.kind.words())?;
+        write!(f, "{}", self.call)?;
+        // The system's words say more than those of this kind.
+        if self.kind != ErrorKind::Other || self.code.is_none() {
+            write!(f, ": {}", self.kind.words())?;
+        }
         if self.kind == ErrorKind::AlreadyRegistered {
             f.write_str(if self.elsewhere { " on another port" } else { " on this port" })?;
         }
@@ -408,4 +412,23 @@ pub(crate) struct Fault {
     pub(crate) kind: ErrorKind,
     /// The system's own code.
     pub(crate) code: Option<i32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_system_is_shown_in_the_systems_words() {
+        let code = 104;
+        let words = io::Error::from_raw_os_error(code);
+        let reset = Error::new(Call::Receive, ErrorKind::Other).with_code(Some(code));
+        assert_eq!(reset.to_string(), format!("receiving: {words}"));
+        // Other kinds say what the port makes of the code.
+        let limit = Error::new(Call::Accept, ErrorKind::DescriptorLimit).with_code(Some(code));
+        let shown = format!("accepting a connection: no descriptor left: {words}");
+        assert_eq!(limit.to_string(), shown);
+        let other = Error::new(Call::Send, ErrorKind::Other);
+        assert_eq!(other.to_string(), "sending: an error of the system");
+    }
 }

@@ -55,6 +55,7 @@ mod operations_start;
 mod overcommit;
 mod owned;
 mod ownership;
+mod panics;
 mod posting;
 mod posting_after;
 mod posting_at;

@@ -1,9 +1,15 @@
-//! `docs/STALLS.md` explains each line of a port's dump.
+//! `docs/STALLS.md` explains each line of a port's dump, and the statistics of the most common
+//! stall.
 
 use std::fs;
+use std::net::UdpSocket;
 use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use completion_port::Port;
+use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration, Stats};
+use testkit::SOON;
 
 fn page() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/STALLS.md")).unwrap()
@@ -48,4 +54,76 @@ fn each_line_of_a_dump_is_explained() {
 fn each_line_of_the_statistics_is_explained() {
     // `ready` and the other kinds of packets are explained in the row `packets`.
     is_explained(&format!("{:#?}", Port::<()>::new().unwrap().stats()), "Stats");
+}
+
+#[test]
+fn the_example_exports_each_statistic() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/metrics.rs");
+    let example = fs::read_to_string(example).unwrap();
+    for label in labels(&format!("{:#?}", Port::<()>::new().unwrap().stats())) {
+        let is_exported = ["stats.", "stats.packets."]
+            .iter()
+            .any(|place| example.contains(&format!("{place}{label}")));
+        assert!(is_exported, "examples/metrics.rs exports no `{label}`");
+    }
+}
+
+/// Waits until the statistics satisfy `is_so`, and returns whether they do.
+fn comes_to(port: &Port<UdpSocket>, is_so: impl Fn(&Stats) -> bool) -> bool {
+    let deadline = Instant::now() + SOON;
+    while Instant::now() < deadline {
+        if is_so(&port.stats()) {
+            return true;
+        }
+        thread::yield_now();
+    }
+    false
+}
+
+/// The second row of the first table: nothing is queued although a client waits.
+#[test]
+fn handlers_that_all_wait_for_one_lock_leave_no_thread_to_poll() {
+    const THREADS: usize = 4;
+    let port: Port<UdpSocket> = Port::builder().concurrency(THREADS).build().unwrap();
+    let lock = Mutex::new(());
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addresses = [(); THREADS + 1].map(|()| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        port.register(Registration::owned(socket, Interest::IN, OneShot::Level)).unwrap();
+        address
+    });
+    let serve = || {
+        let mut batch = Batch::with_capacity(1);
+        while let Ok(packets) = port.wait(&mut batch, None) {
+            for packet in packets {
+                if let Packet::Ready(_) = packet {
+                    drop(lock.lock());
+                }
+            }
+        }
+    };
+    let taken = |count: usize| move |stats: &Stats| stats.packets.ready == count as u64;
+    let locked = lock.lock().unwrap();
+    let (stalls, before, after, goes_on) = thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(serve);
+        }
+        for address in &addresses[..THREADS] {
+            client.send_to(b"x", address).unwrap();
+        }
+        let stalls = comes_to(&port, |stats| taken(THREADS)(stats) && stats.parked == 0);
+        let before = port.stats();
+        client.send_to(b"x", addresses[THREADS]).unwrap();
+        thread::park_timeout(Duration::from_millis(100));
+        let after = port.stats();
+        drop(locked);
+        let goes_on = comes_to(&port, taken(THREADS + 1));
+        port.close();
+        (stalls, before, after, goes_on)
+    });
+    assert!(stalls && goes_on, "{before:?} {after:?}");
+    let row = |stats: &Stats| (stats.queued, stats.parked, stats.running + stats.blocked);
+    assert_eq!((row(&before), row(&after)), ((0, 0, THREADS), (0, 0, THREADS)));
+    assert_eq!((before.polls, before.packets), (after.polls, after.packets));
 }

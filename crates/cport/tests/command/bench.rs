@@ -110,6 +110,7 @@ fn help_and_what_is_wrong_with_the_arguments_need_nothing_to_be_built() {
             (&["--help"][..], "Usage: cport bench [OPTIONS]"),
             (&["--help"], "--quick"),
             (&["--help"], "S16 "),
+            (&["--help"], "A run needs a source tree"),
             (&["report", "--help"], "Usage: cport bench report [OPTIONS] <FILE>"),
             (&["help", "model"], "Usage: cport bench model [OPTIONS]"),
             (&["--version"], env!("CARGO_PKG_VERSION")),

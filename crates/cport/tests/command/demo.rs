@@ -78,6 +78,11 @@ fn help_and_version_tell_what_there_is() {
     for word in ["demo", "echo", "--json", "Exit codes"] {
         assert!(help.stdout.contains(word), "{word}: {}", help.stdout);
     }
+    // One for each scenario.
+    let help = run(cport(&["demo", "--help"])).stdout.replace('\n', " ");
+    for server in ["poll", "edge-triggered UDP", "multi-threaded", "by operations"] {
+        assert!(help.contains(server), "{server}: {help}");
+    }
     let version = run(cport(&["--version"]));
     assert_eq!(version.stdout.trim_end(), format!("cport {}", env!("CARGO_PKG_VERSION")));
 }

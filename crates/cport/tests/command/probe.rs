@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::common::{Ended, cport, run};
+use completion_port::{FileEngine, Port};
 use serde_json::Value;
 
 fn objects(ended: &Ended) -> Vec<Value> {
@@ -58,6 +59,14 @@ fn the_rules_that_depend_on_the_system_hold_on_this_one() {
         let fact = objects.iter().find(|object| object["system"] == name);
         let value = fact.and_then(|fact| fact["value"].as_str()).unwrap_or_default();
         assert!(!value.is_empty() && !value.contains("unknown"), "{name}: {value}");
+    }
+    // The probe reports a ring if a port can have one.
+    if cfg!(target_os = "linux") {
+        let fact = objects.iter().find(|object| object["system"] == "io_uring").unwrap();
+        let has_ring = Port::builder().file_engine(FileEngine::Ring).build::<(), ()>().is_ok();
+        let says = fact["value"].as_str().unwrap();
+        assert_eq!(says.starts_with("a port does operations on files by it"), has_ring, "{says}");
+        assert!(!says.contains("not used"), "{says}");
     }
 }
 

@@ -171,7 +171,8 @@ impl<'p, K, B> Ready<'p, K, B> {
     /// # Errors
     ///
     /// If the call fails, the registration has ended and the error returns the key:
-    /// - [`ErrorKind::Closed`]: the port is closed or shutting down.
+    /// - [`ErrorKind::Closed`]: the port is closed. During a [`Port::shutdown`](crate::Port::shutdown)
+    ///   the call succeeds, and [`Packet::Removed`](crate::Packet::Removed) returns the key.
     /// - [`ErrorKind::NotRegistered`]: the descriptor turned out to be closed.
     /// - [`ErrorKind::NotPollable`]: it is a file, which has operations but no readiness.
     /// - [`ErrorKind::BadDescriptor`]: the key owns a different descriptor from the registered one.

@@ -619,3 +619,27 @@ fn a_connect_that_fails_while_it_is_asked_about_tells_its_error() {
     assert!(stream.write(b"x").is_err());
     assert_eq!(told(w.0.end_connect(number(&socket))), other(libc::ECONNABORTED));
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_path_that_fills_its_address_is_that_of_a_peer() {
+    const LENGTH: usize = 108;
+    let w = Native::new();
+    let folder = std::env::temp_dir().join(format!("completion-port.full.{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("p".repeat(LENGTH - 1 - folder.as_os_str().len()));
+    let address = Address::from_path(&path).unwrap();
+    let raw = RawAddress::of(&address).unwrap();
+    let sender = UnixDatagram::unbound().unwrap();
+    // SAFETY: bind(2) reads as many bytes through its pointer as its last argument says.
+    // - valid for reads: `raw` has that many bytes there, and lives until the call returns.
+    let outcome = unsafe { libc::bind(sender.as_raw_fd(), raw.as_ptr(), raw.len()) };
+    assert_eq!(outcome, 0);
+    let receiver = owned(UnixDatagram::bind(folder.join("receiver")).unwrap());
+    sender.send_to(b"x", folder.join("receiver")).unwrap();
+    let mut room = cases::Room::new(&[1]);
+    let (_, from) = done(w.0.receive_from(number(&receiver), &mut room.parts()));
+    assert_eq!(from, Some(address));
+    assert_eq!(from.unwrap().as_path(), Some(&*path));
+    fs::remove_dir_all(&folder).unwrap();
+}

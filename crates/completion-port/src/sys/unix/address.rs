@@ -1,5 +1,6 @@
 //! Addresses in the form of the system calls.
 
+use std::ffi::OsStr;
 use std::io;
 use std::mem::offset_of;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -31,17 +32,48 @@ impl Address {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn from_path(path: impl AsRef<Path>) -> io::Result<Self> {
-        Ok(net::SocketAddr::from_pathname(path)?.into())
+        let path = path.as_ref().as_os_str().as_bytes();
+        let error = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        match path {
+            _ if path.len() > NAME_SIZE => error("the path is too long for an address"),
+            _ if path.contains(&0) => error("the path contains a zero byte"),
+            _ => Ok(Self(AddressKind::Local(path.to_vec()))),
+        }
+    }
+
+    /// Returns the path of an `AF_UNIX` socket, if its address is one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::Address;
+    /// use std::path::Path;
+    ///
+    /// let address = Address::from_path("/run/server.socket")?;
+    /// assert_eq!(address.as_path(), Some(Path::new("/run/server.socket")));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn as_path(&self) -> Option<&Path> {
+        match &self.0 {
+            AddressKind::Local(name) if name.first().is_some_and(|first| *first != 0) => {
+                Some(Path::new(OsStr::from_bytes(name)))
+            }
+            _ => None,
+        }
     }
 
     /// Returns the address of an `AF_UNIX` socket, if it is one.
+    ///
+    /// Also `None` for a path that fills the address to its last byte (108 bytes on Linux), which
+    /// the standard library cannot represent. [`Address::as_path`] returns it.
     #[must_use]
     pub fn as_unix(&self) -> Option<net::SocketAddr> {
         let AddressKind::Local(name) = &self.0 else { return None };
         match name.split_first() {
             Some((0, name)) => calls::of_abstract_name(name),
             // A socket without a name too: the standard library represents it by an empty path.
-            _ => net::SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name)).ok(),
+            _ => net::SocketAddr::from_pathname(OsStr::from_bytes(name)).ok(),
         }
     }
 }
@@ -256,8 +288,23 @@ mod tests {
     fn what_is_too_long_for_any_address_is_refused() {
         let fault = RawAddress::of(&local(&[b'p'; SIZE])).map(drop).unwrap_err();
         assert_eq!(fault.code, Some(libc::ENAMETOOLONG));
-        assert!(Address::from_path("p".repeat(NAME_SIZE)).is_err());
+        assert!(Address::from_path("p".repeat(NAME_SIZE + 1)).is_err());
         assert!(Address::from_path("with a\0zero").is_err());
+    }
+
+    #[test]
+    fn a_path_is_returned_whatever_its_length() {
+        for length in [1, NAME_SIZE - 1, NAME_SIZE] {
+            let path = "p".repeat(length);
+            let address = Address::from_path(&path).unwrap();
+            assert_kept(&address);
+            assert_eq!(address.as_path(), Some(Path::new(&path)));
+            // The standard library needs room for a zero byte.
+            assert_eq!(address.as_unix().is_some(), length < NAME_SIZE);
+        }
+        for other in [local(b""), local(b"\0abstract"), SocketAddr::from(([127; 4], 1)).into()] {
+            assert_eq!(other.as_path(), None);
+        }
     }
 
     #[test]

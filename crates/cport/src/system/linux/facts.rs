@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use completion_port::{BlockDetection, Port};
+use completion_port::{BlockDetection, FileEngine, Port};
 use rustix::process::{Resource, Rlimit, getrlimit};
 
 /// The kernel's name and version.
@@ -53,8 +53,13 @@ pub(crate) fn waits(took: Duration) -> &'static str {
     }
 }
 
-/// The port does not use it, but other programs may.
+/// A port uses it for operations on files that have to wait.
 fn io_uring() -> String {
+    let builder = Port::builder().file_engine(FileEngine::Ring);
+    let use_of_port = match builder.build::<(), ()>() {
+        Ok(_) => "a port does operations on files by it".to_owned(),
+        Err(error) => format!("threads do operations on files instead: {error}"),
+    };
     let switch = match fs::read_to_string("/proc/sys/kernel/io_uring_disabled") {
         Err(_) => "this kernel has no switch for it",
         Ok(text) => match text.trim() {
@@ -63,7 +68,7 @@ fn io_uring() -> String {
             _ => "this kernel lets no process use it",
         },
     };
-    format!("not used by a port, whose readiness needs fewer calls by epoll; {switch}")
+    format!("{use_of_port}; {switch}")
 }
 
 /// Whether the scheduler's records of a thread's sleeps are available, and if not, why.
