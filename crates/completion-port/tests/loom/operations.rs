@@ -236,7 +236,7 @@ impl Harbour {
             if !self.is_shared && self.engine.tried_and_completed(op_ref, attempted) {
                 return Step::Ends(EndReason::Done);
             }
-            let step = self.engine.tried(op_ref, attempted, worker);
+            let step = self.engine.tried(op_ref, attempted, worker.into());
             match step {
                 Step::Try => {}
                 Step::Ends(reason) if !self.is_shared => {
@@ -284,7 +284,7 @@ impl Harbour {
 
     fn take_operation(&self, op_index: u32, worker: &Worker) -> Option<EndReason> {
         let op_ref = self.engine.op_ref(op_index);
-        let step = match self.engine.turn(&op_ref, Some(worker)) {
+        let step = match self.engine.turn(&op_ref, Some(worker).into()) {
             Step::Try => self.attempt(&op_ref, Some(worker)),
             step => {
                 if !self.is_shared {

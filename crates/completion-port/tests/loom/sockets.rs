@@ -129,7 +129,7 @@ impl Quay {
             other => panic!("{other:?}"),
         };
         let op_ref = engine.op_ref(op_index);
-        let step = engine.turn(&op_ref, Some(worker));
+        let step = engine.turn(&op_ref, Some(worker).into());
         let request = engine.take_completed_socket(op_index);
         let reason = match step {
             Step::Try => {

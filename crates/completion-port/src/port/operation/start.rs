@@ -137,7 +137,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
                 Ok((
                     op_index,
                     name,
-                    store.attempt_shared(cell, &op_ref, current_worker(engine).as_deref()),
+                    store.attempt_shared(cell, &op_ref, current_worker(engine).as_deref().into()),
                 ))
             }
             Ok(step) => Ok((op_index, name, step)),

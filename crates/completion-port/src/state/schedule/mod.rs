@@ -22,7 +22,7 @@ use std::fmt;
 
 use self::advice::AWAY;
 pub(crate) use self::advice::{Advice, LOOK};
-use self::controller::Controller;
+use self::controller::{Controller, PART};
 use self::sleepers::Sleepers;
 pub(crate) use self::turn::{Action, Query, Turn, Waited, Wake};
 pub(crate) use self::view::SchedulePort;
@@ -266,6 +266,23 @@ impl Schedule {
             self.loads += 1;
         }
         self.look_after(port)
+    }
+
+    /// Returns how many packets a running worker takes in a wait with this `room` if each of them
+    /// makes the next one due. 0 if other packets are queued, which come first.
+    ///
+    /// If packets are long, other workers take them, as any that are left in the queue.
+    #[inline]
+    pub(crate) fn most_in_wait(&self, room: usize, port: &impl SchedulePort) -> usize {
+        if port.ready() > 0 || port.unchecked() > 0 {
+            0
+        } else if self.workers.may_run() <= 1 {
+            room.min(USUAL_EDGES)
+        } else if self.controller.is_long() {
+            0
+        } else {
+            room.min(PART)
+        }
     }
 
     /// Notes a new timer for `at`, which is earlier than all others.
