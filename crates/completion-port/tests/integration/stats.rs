@@ -273,3 +273,40 @@ fn counts_a_thread_that_is_found_asleep(system: &System) {
         drop(run_deferred);
     });
 }
+
+/// Sixty-four receives are in flight on one socket, and 32 of them can be done. The threads neither
+/// poll nor wake each other for each of them.
+#[test]
+fn many_operations_on_one_socket_cost_no_poll_and_no_wake_each() {
+    type Key = SharedSource<completion_port::sim::Socket>;
+    for (threads, most_polls, most_wakes) in [(1, 3, 0), (4, 12, 4)] {
+        let kernel = Kernel::new();
+        kernel.manual_clock();
+        let port: Port<Key, u32> = Port::builder().concurrency(4).build_simulated(&kernel).unwrap();
+        let (near, far) = kernel.unix_pair().unwrap();
+        let id = port.associate_shared(Key::new(near)).unwrap();
+        for _ in 0..64 {
+            port.start(id, Operation::recv(Vec::with_capacity(1))).unwrap();
+        }
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let mut batch = Batch::new();
+                    while let Ok(packets) = port.wait(&mut batch, None) {
+                        assert!(packets.count() > 0);
+                    }
+                });
+            }
+            until(&port, |stats| stats.parked == threads);
+            assert!(kernel.wait_for_sleepers(threads, SOON));
+            let before = port.stats();
+            assert_eq!(far.write(&[7; 32]).unwrap(), 32);
+            until(&port, |stats| stats.packets.completed == 32 && stats.parked == threads);
+            let after = port.stats();
+            port.close();
+            let (polls, wakes) = (after.polls - before.polls, after.wakes - before.wakes);
+            assert!(polls <= most_polls, "{polls} polls by {threads} threads");
+            assert!(wakes <= most_wakes, "{wakes} wakes of {threads} threads");
+        });
+    }
+}
