@@ -310,3 +310,40 @@ fn many_operations_on_one_socket_cost_no_poll_and_no_wake_each() {
         });
     }
 }
+
+/// A handler starts sends that are done immediately. Its thread soon takes their packets, so it
+/// wakes no other thread for each of them.
+#[test]
+fn what_a_handler_starts_and_does_wakes_no_thread_each() {
+    type Key = SharedSource<completion_port::sim::Socket>;
+    const SENDS: u64 = 3;
+    let kernel = Kernel::new();
+    kernel.manual_clock();
+    let port: Port<Key, u32> = Port::builder().concurrency(4).build_simulated(&kernel).unwrap();
+    let (near, _far) = kernel.unix_pair().unwrap();
+    let id = port.associate_shared(Key::new(near)).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut batch = Batch::new();
+                while let Ok(packets) = port.wait(&mut batch, None) {
+                    for packet in packets {
+                        let Packet::Posted(_) = packet else { continue };
+                        for _ in 0..SENDS {
+                            port.start(id, Operation::send(b"x".to_vec())).unwrap();
+                        }
+                    }
+                }
+            });
+        }
+        until(&port, |stats| stats.parked == 4);
+        assert!(kernel.wait_for_sleepers(4, SOON));
+        let before = port.stats().wakes;
+        port.post(1).unwrap();
+        until(&port, |stats| stats.packets.completed == SENDS && stats.parked == 4);
+        let wakes = port.stats().wakes - before;
+        port.close();
+        // One for the message, and one for the thread that keeps watch.
+        assert!(wakes < 1 + SENDS, "{wakes} wakes");
+    });
+}

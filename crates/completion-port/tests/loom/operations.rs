@@ -635,7 +635,7 @@ fn what_follows_in_the_same_wait_comes_out_once() {
                 }
             });
             other.join().unwrap();
-            assert_eq!(ended.pop(), Some(EndReason::Cancelled));
+            assert!(ended.contains(&EndReason::Cancelled), "{ended:?}");
             assert_eq!(harbour.packets().0, 2);
         });
     }

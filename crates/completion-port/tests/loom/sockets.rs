@@ -99,7 +99,7 @@ impl Quay {
         let id = engine.socket_request_of(op_index);
         let target = SocketTarget::new(op_ref.descriptor(), None);
         let request = SocketRequest::new(id, target, SocketKind::Receive, None);
-        if engine.submit_socket(op_ref, request, None).is_err() {
+        if engine.submit_socket(op_ref, request, None.into()).is_err() {
             engine.queue_operation(op_index);
         }
     }

@@ -256,6 +256,20 @@ impl Queue {
         }
     }
 
+    /// Queues the packet of an operation that the calling thread has started and done.
+    ///
+    /// `worker` is that thread's. If it runs here, it soon waits, as in
+    /// [`Queue::submit_own_locked`].
+    pub(crate) fn queue_own_operation(&self, op_index: u32, worker: Option<&Worker>) {
+        if self.forked() || self.defer(op_index | OP) {
+            return;
+        }
+        let mut hub = self.lock();
+        let notice = self.submit_own_locked(&mut hub, op_index | OP, worker);
+        drop(hub);
+        self.notify(notice);
+    }
+
     /// Moves the packets that `worker` has not taken back to the front of the queue.
     ///
     /// False if there were none.
