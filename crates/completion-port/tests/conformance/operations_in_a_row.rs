@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
-use completion_port::{Batch, OpId, Operation, Packet, Port, SharedId};
+use completion_port::{Batch, OpId, Operation, Outcome, Packet, Port, SharedId};
 use testkit::{Socket, System, on_every_system};
 
 use crate::kit::operations::{Shared, accepted, bytes, room, shared_on, silent, sort};
@@ -69,8 +69,9 @@ impl Row {
     }
 }
 
-/// The kinds of rows.
-const KINDS: [fn(&Port<Shared, u32>, &System) -> Row; 4] = [
+type Kind = fn(&Port<Shared, u32>, &System) -> Row;
+
+const KINDS: [Kind; 4] = [
     Row::datagrams,
     Row::accepts,
     |port, system| Row::receives(port, STREAMS[0](system)),
@@ -88,7 +89,7 @@ fn one_wait(port: &Port<Shared, u32>, on: &System, batch: &mut Batch) -> Vec<OpI
 fn name(packet: Packet<'_, Shared, u32>, on: &System) -> OpId {
     let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
     let (name, outcome) = (finished.operation(), finished.into_parts().1);
-    if let completion_port::Outcome::Accepted(_) = outcome {
+    if let Outcome::Accepted(_) = outcome {
         accepted(outcome, on).unwrap();
     } else {
         assert_eq!(outcome.error().map(|error| error.kind()), None);
