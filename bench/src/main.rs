@@ -14,6 +14,7 @@ mod enough;
 mod first_look;
 mod flood;
 mod histogram;
+mod in_flight;
 mod load;
 mod machine;
 mod model;

@@ -45,7 +45,7 @@ pub(crate) struct Described {
 /// One situation in which all contenders were measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    /// The scenario: `S1` … `S16`, `single`.
+    /// The scenario: `S1` … `S17`, `single`.
     pub(crate) scenario: String,
     /// A one-line description of the measurement.
     pub(crate) title: String,

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use crate::contenders::{self, Contender};
 use crate::enough::{Amount, Limit};
 use crate::machine::Machine;
-use crate::options::{FILES, Run as Options, SCENARIOS};
+use crate::options::{FILES, IN_FLIGHT, Run as Options, SCENARIOS};
 use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds;
 use crate::scenario::{Extent, Selection};
 use crate::{Failure, called};
-use crate::{compare, first_look, plot, posts, system, table, targets, timers};
+use crate::{compare, first_look, in_flight, plot, posts, system, table, targets, timers};
 
 impl Options {
     fn selection(&self, descriptors: usize) -> Result<Selection, String> {
@@ -150,8 +150,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// The scenarios that need no server, and how many seconds they take; a guess, on the safe side.
-const WITHIN_THE_PROCESS: [(&str, u64); 5] =
-    [("S6", 50), ("S7", 15), (FILES, 220), ("S15", 20), ("single", 40)];
+const WITHIN_THE_PROCESS: [(&str, u64); 6] =
+    [("S6", 50), ("S7", 15), (FILES, 220), ("S15", 20), (IN_FLIGHT, 60), ("single", 40)];
 
 /// How long it takes to measure what needs no server.
 fn within_the_process_takes(selection: &Selection) -> Duration {
@@ -170,6 +170,7 @@ fn within_the_process(
     report: &mut Report,
 ) -> Result<(), Failure> {
     let (posts, timers) = (posts::Options::default(), timers::Options::default());
+    let in_flight = in_flight::Options::default();
     // With `--rounds 2` it is a try, whatever is measured.
     let rounds = |usual: Amount| Amount {
         least: selection.rounds.unwrap_or(usual.least),
@@ -180,9 +181,11 @@ fn within_the_process(
     let messages = posts.messages / if options.quick { 20 } else { 1 };
     let posts = posts::Options { rounds: rounds(posts.rounds), messages };
     let timers = timers::Options { rounds: rounds(timers.rounds), ..timers };
+    let in_flight = in_flight::Options { rounds: rounds(in_flight.rounds), ..in_flight };
     let mut benches: Vec<Bench<'_>> = vec![
         ("S6", Box::new(move |step| posts::run(posts, step))),
         ("S15", Box::new(move |step| timers::run(timers, step))),
+        (IN_FLIGHT, Box::new(move |step| in_flight::run(in_flight, step))),
     ];
     benches.extend(system::benches(options, &rounds));
     benches.sort_by_key(|(name, _)| SCENARIOS.iter().position(|(scenario, _)| scenario == name));

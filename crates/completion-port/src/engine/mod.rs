@@ -51,7 +51,7 @@ pub(crate) use crate::state::operations::{ConnectPermission, EndReason, OpEntry,
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use context::{DisplayedName, Name, name_of, name_parts};
 pub(crate) use operations::{AttemptContext, OpRef, Operations, Plan};
-pub(crate) use queue::{Histogram, Posting, Taken};
+pub(crate) use queue::{Histogram, OpThread, Posting, Taken};
 pub(crate) use registry::{KeyReturn, NewRegistration};
 pub(crate) use wait::{DeferredWork, Scratch};
 pub(crate) use worker::{PacketTally, Worker};

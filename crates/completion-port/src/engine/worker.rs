@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::context::BEGIN;
 use crate::state::free_list::Linked;
 use crate::state::moment::Moment;
-use crate::state::queue::{NIL, Node};
+use crate::state::queue::{Links, NIL, Node};
 use crate::state::schedule::{SAMPLED, Schedule, WorkerNumber};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
@@ -408,8 +408,37 @@ impl Worker {
         // meanwhile.
         link.store(self.list.load(Relaxed), Relaxed);
         self.list.store(node, Release);
+        self.add_to_quota();
+    }
+
+    /// Adds a node at the end of the chain, if the chain is shorter than `most`. Returns whether it
+    /// was.
+    ///
+    /// The thread itself calls this, with the lock.
+    pub(super) fn append(&self, node: Node, most: usize, links: &impl Links) -> bool {
+        // As in `put_in_front`, no node of the chain is taken meanwhile.
+        let mut last = self.list.load(Relaxed);
+        if last == NIL {
+            self.put_in_front(node, links.link(node));
+            return true;
+        }
+        for _ in 1..most {
+            let link = links.link(last);
+            let next = link.load(Relaxed);
+            if next == NIL {
+                links.link(node).store(NIL, Relaxed);
+                link.store(node, Relaxed);
+                self.add_to_quota();
+                return true;
+            }
+            last = next;
+        }
+        false
+    }
+
+    /// Notes that the thread has one more packet, which takes part of the time that is measured.
+    fn add_to_quota(&self) {
         if self.begun.load(Relaxed) != 0 {
-            // The message takes part of the time that is being measured.
             self.quota.store(self.quota.load(Relaxed).saturating_add(1), Relaxed);
         }
     }
@@ -521,6 +550,33 @@ mod tests {
                 freed_cells.take().map(|all| (all.first, all.last, all.count)),
                 Some((3, 3, 1))
             );
+        });
+    }
+
+    /// Links of a few nodes.
+    struct Few([AtomicU32; 4]);
+
+    impl Links for Few {
+        fn link(&self, node: Node) -> &AtomicU32 {
+            &self.0[node as usize]
+        }
+    }
+
+    #[test]
+    fn a_node_goes_to_the_end_of_a_chain_that_is_short() {
+        tested(|| {
+            let links = Few(std::array::from_fn(|_| AtomicU32::new(7)));
+            let worker = Worker::new(0);
+            for (node, most, is_added) in
+                [(2, 1, true), (0, 1, false), (0, 2, true), (3, 2, false), (3, 8, true)]
+            {
+                assert_eq!(worker.append(node, most, &links), is_added, "{node} {most}");
+            }
+            for node in [2, 0, 3] {
+                assert_eq!(worker.first(), node);
+                assert!(worker.takes(node, links.link(node)));
+            }
+            assert!(worker.is_chain_empty());
         });
     }
 }

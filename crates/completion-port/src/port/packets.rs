@@ -5,7 +5,7 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use crate::engine::{Engine, Name, Scratch, Taken, Waited, Worker, name_parts};
+use crate::engine::{Engine, Name, OpThread, Scratch, Taken, Waited, Worker, name_parts};
 use crate::memory::trace::traces_packets;
 use crate::port::Port;
 use crate::port::current::{CurrentWorker, take_worker};
@@ -139,6 +139,8 @@ pub struct Packets<'b, 'p, K, M, B = Vec<u8>> {
     room: usize,
     deadline: Option<Moment>,
     worker: Option<Rc<CurrentWorker>>,
+    /// The worker's progress when the wait returned.
+    begun: u32,
     /// There was a packet, or the wait has ended without one.
     settled: bool,
     /// Every packet of a registration holds a clone of the key, even if the registration is
@@ -149,7 +151,8 @@ pub struct Packets<'b, 'p, K, M, B = Vec<u8>> {
 impl<'b, 'p, K, M, B> Packets<'b, 'p, K, M, B> {
     /// Creates the iterator of a wait that takes nothing.
     pub(crate) fn none(port: &'p Port<K, M, B>, scratch: &'b mut Scratch) -> Self {
-        Self { port, scratch, room: 0, deadline: None, worker: None, settled: true, clones: false }
+        let (room, deadline, worker, begun) = (0, None, None, 0);
+        Self { port, scratch, room, deadline, worker, begun, settled: true, clones: false }
     }
 
     /// Creates the iterator over the result of a wait of `worker`.
@@ -162,9 +165,9 @@ impl<'b, 'p, K, M, B> Packets<'b, 'p, K, M, B> {
         waited: Waited,
     ) -> Self {
         let settled = waited != Waited::Packets;
-        let worker = Some(worker);
+        let (begun, worker) = (worker.progress(), Some(worker));
         let clones = false;
-        Self { port, scratch, room, deadline, worker, settled, clones }
+        Self { port, scratch, room, deadline, worker, begun, settled, clones }
     }
 
     /// Makes each packet bring a clone of its key. The port must already know how to clone keys.
@@ -183,6 +186,14 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let cell = store.keys.cells.at(index);
         let held = Held { store, slot, cell, index, events, drained: Drained::NONE };
         Packet::Ready(Ready { held, key: PhantomData })
+    }
+
+    /// Returns how the engine sees this thread while it handles an operation of these packets.
+    #[inline]
+    pub(super) fn op_thread<'w>(&self, worker: &'w Worker) -> OpThread<'w> {
+        // Each node that the thread takes changes its progress, even if it makes no packet.
+        let taken = worker.progress().wrapping_sub(self.begun);
+        OpThread::in_wait(worker, self.room, taken as usize)
     }
 
     /// Builds the packet of a posted message.
@@ -374,6 +385,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let worker = take_worker(engine);
         let waited =
             engine.wait(&worker, self.scratch, self.room, self.deadline, self.port.store());
+        self.begun = worker.progress();
         self.worker = Some(worker);
         self.settled = waited != Waited::Packets;
     }

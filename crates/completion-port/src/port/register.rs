@@ -226,7 +226,8 @@ impl<K, M, B> Port<K, M, B> {
     ///
     /// Several operations can be in flight simultaneously: a receive and a send, or sixteen accepts
     /// on one listener. Their packets carry clones of the key
-    /// ([`Packet::SharedCompleted`](crate::Packet::SharedCompleted)), and never a token.
+    /// ([`Packet::SharedCompleted`](crate::Packet::SharedCompleted)), and never a token. One wait
+    /// brings the packets of all that can be done, up to 64, or 16 where several threads may run.
     ///
     /// [`Port::enable`] also arms it for readiness, with a persistent trigger. While operations of
     /// a direction are in flight, readiness of that direction belongs to them and is not reported.

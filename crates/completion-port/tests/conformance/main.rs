@@ -48,6 +48,7 @@ mod one_shot_reactor;
 mod operations_cancelling;
 mod operations_deadlines;
 mod operations_ending;
+mod operations_in_a_row;
 mod operations_order;
 mod operations_sharing;
 mod operations_sockets;

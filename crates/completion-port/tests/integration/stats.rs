@@ -362,3 +362,77 @@ fn counts_a_thread_that_is_found_asleep(system: &System) {
         drop(run_deferred);
     });
 }
+
+/// Sixty-four receives are in flight on one socket, and 32 of them can be done. The threads neither
+/// poll nor wake each other for each of them.
+#[test]
+fn many_operations_on_one_socket_cost_no_poll_and_no_wake_each() {
+    type Key = SharedSource<completion_port::sim::Socket>;
+    for (threads, most_polls, most_wakes) in [(1, 3, 0), (4, 12, 4)] {
+        let kernel = Kernel::new();
+        kernel.manual_clock();
+        let port: Port<Key, u32> = Port::builder().concurrency(4).build_simulated(&kernel).unwrap();
+        let (near, far) = kernel.unix_pair().unwrap();
+        let id = port.associate_shared(Key::new(near)).unwrap();
+        for _ in 0..64 {
+            port.start(id, Operation::recv(Vec::with_capacity(1))).unwrap();
+        }
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let mut batch = Batch::new();
+                    while let Ok(packets) = port.wait(&mut batch, None) {
+                        assert!(packets.count() > 0);
+                    }
+                });
+            }
+            until(&port, |stats| stats.parked == threads);
+            assert!(kernel.wait_for_sleepers(threads, SOON));
+            let before = port.stats();
+            assert_eq!(far.write(&[7; 32]).unwrap(), 32);
+            until(&port, |stats| stats.packets.completed == 32 && stats.parked == threads);
+            let after = port.stats();
+            port.close();
+            let (polls, wakes) = (after.polls - before.polls, after.wakes - before.wakes);
+            assert!(polls <= most_polls, "{polls} polls by {threads} threads");
+            assert!(wakes <= most_wakes, "{wakes} wakes of {threads} threads");
+        });
+    }
+}
+
+/// A handler starts sends that are done immediately. Its thread soon takes their packets, so it
+/// wakes no other thread for each of them.
+#[test]
+fn what_a_handler_starts_and_does_wakes_no_thread_each() {
+    type Key = SharedSource<completion_port::sim::Socket>;
+    const SENDS: u64 = 3;
+    let kernel = Kernel::new();
+    kernel.manual_clock();
+    let port: Port<Key, u32> = Port::builder().concurrency(4).build_simulated(&kernel).unwrap();
+    let (near, _far) = kernel.unix_pair().unwrap();
+    let id = port.associate_shared(Key::new(near)).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut batch = Batch::new();
+                while let Ok(packets) = port.wait(&mut batch, None) {
+                    for packet in packets {
+                        let Packet::Posted(_) = packet else { continue };
+                        for _ in 0..SENDS {
+                            port.start(id, Operation::send(b"x".to_vec())).unwrap();
+                        }
+                    }
+                }
+            });
+        }
+        until(&port, |stats| stats.parked == 4);
+        assert!(kernel.wait_for_sleepers(4, SOON));
+        let before = port.stats().wakes;
+        port.post(1).unwrap();
+        until(&port, |stats| stats.packets.completed == SENDS && stats.parked == 4);
+        let wakes = port.stats().wakes - before;
+        port.close();
+        // One for the message, and one for the thread that keeps watch.
+        assert!(wakes < 1 + SENDS, "{wakes} wakes");
+    });
+}

@@ -120,7 +120,7 @@ impl Depot {
             other => panic!("{other:?}"),
         };
         let op_ref = self.engine.op_ref(op_index);
-        let Step::Ends(reason) = self.engine.turn(&op_ref, Some(worker)) else {
+        let Step::Ends(reason) = self.engine.turn(&op_ref, Some(worker).into()) else {
             panic!("its node comes once, when it has ended");
         };
         // An operation that was cancelled before it was submitted has no request.

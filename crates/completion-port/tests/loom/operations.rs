@@ -10,8 +10,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{
-    EndReason, Engine, KeyReturn, NewRegistration, OpRef, Plan, Step, Taken, Waited, Worker,
-    name_parts,
+    EndReason, Engine, KeyReturn, NewRegistration, OpRef, OpThread, Plan, Step, Taken, Waited,
+    Worker, name_parts,
 };
 use crate::fake::Fake;
 use crate::kit::{
@@ -46,6 +46,8 @@ struct Harbour {
     fake: Arc<Fake>,
     name: u64,
     is_shared: bool,
+    /// Whether an attempt that succeeds leaves open if there is more.
+    may_be_more: bool,
     /// By op index.
     data: [UnsafeCell<OpData>; 2],
     /// Whether the key is in its cell.
@@ -81,6 +83,7 @@ impl Harbour {
             fake,
             name,
             is_shared,
+            may_be_more: false,
             data: [(); 2].map(|()| UnsafeCell::new(OpData::default())),
             key: UnsafeCell::new(true),
             done: AtomicUsize::new(0),
@@ -158,7 +161,7 @@ impl Harbour {
             error.kind()
         })?;
         let step = match step {
-            Step::Try => self.attempt(&engine.op_ref(op_index), worker),
+            Step::Try => self.attempt(&engine.op_ref(op_index), worker.into()),
             step => step,
         };
         if let Step::Ends(_) = step {
@@ -194,7 +197,7 @@ impl Harbour {
             if step != Step::Try {
                 return Ok(operation);
             }
-            let Step::Ends(reason) = self.attempt(&engine.op_ref(op_index), worker) else {
+            let Step::Ends(reason) = self.attempt(&engine.op_ref(op_index), worker.into()) else {
                 return Ok(operation);
             };
             is_cancelled = reason != EndReason::Done;
@@ -222,12 +225,14 @@ impl Harbour {
     }
 
     /// Tries an operation on the calling thread. A token's operation that ends has also completed.
-    fn attempt(&self, op_ref: &OpRef<'_>, worker: Option<&Worker>) -> Step {
+    fn attempt(&self, op_ref: &OpRef<'_>, thread: OpThread<'_>) -> Step {
         loop {
             let attempted = self.with_data(op_ref.op_index, |data| {
                 assert!(data.is_there && !data.has_byte, "what has ended is not tried");
                 data.has_byte = self.fake.take();
-                if data.has_byte {
+                if data.has_byte && self.may_be_more {
+                    SocketAttempt::Done(Rest::Unknown)
+                } else if data.has_byte {
                     SocketAttempt::Done(Rest::Nothing)
                 } else {
                     SocketAttempt::Blocked
@@ -236,7 +241,7 @@ impl Harbour {
             if !self.is_shared && self.engine.tried_and_completed(op_ref, attempted) {
                 return Step::Ends(EndReason::Done);
             }
-            let step = self.engine.tried(op_ref, attempted, worker);
+            let step = self.engine.tried(op_ref, attempted, thread);
             match step {
                 Step::Try => {}
                 Step::Ends(reason) if !self.is_shared => {
@@ -284,8 +289,9 @@ impl Harbour {
 
     fn take_operation(&self, op_index: u32, worker: &Worker) -> Option<EndReason> {
         let op_ref = self.engine.op_ref(op_index);
-        let step = match self.engine.turn(&op_ref, Some(worker)) {
-            Step::Try => self.attempt(&op_ref, Some(worker)),
+        let thread = OpThread::in_wait(worker, 4, 1);
+        let step = match self.engine.turn(&op_ref, thread) {
+            Step::Try => self.attempt(&op_ref, thread),
             step => {
                 if !self.is_shared {
                     self.engine.complete_own(&op_ref);
@@ -645,6 +651,43 @@ fn operations_in_a_chain_that_is_taken_back_come_out_once() {
         remover.join().unwrap();
         assert_eq!(harbour.packets(), (2, 0));
     });
+}
+
+/// A thread has ended an operation and takes the next one in the same wait, while another thread
+/// ends that one or everything.
+#[test]
+fn what_follows_in_the_same_wait_comes_out_once() {
+    type End = fn(&Harbour, u64);
+    let ends: [End; 4] = [
+        |harbour, second| assert!(harbour.engine.cancel_operation(second).unwrap()),
+        |harbour, _| harbour.engine.shut_down().unwrap(),
+        |harbour, _| harbour.engine.close(),
+        |harbour, _| {
+            harbour.engine.collect(harbour.name, None).unwrap();
+            harbour.end();
+        },
+    ];
+    for end in ends {
+        explore_within(2, move || {
+            let harbour = Harbour { may_be_more: true, ..Harbour::made(engine(2), true) };
+            let harbour = Arc::new(harbour);
+            let [_, second] = [(); 2].map(|()| harbour.start(Moment::NEVER, None).unwrap());
+            harbour.fake.arrive();
+            let other = spawn(&harbour, move |harbour| end(harbour, second));
+            let mut ended = Vec::new();
+            visit(&harbour.engine, |worker| {
+                while ended.len() < 2 {
+                    match harbour.wait(worker) {
+                        Some(Seen::Done(reason)) => ended.push(reason),
+                        other => panic!("{other:?}"),
+                    }
+                }
+            });
+            other.join().unwrap();
+            assert!(ended.contains(&EndReason::Cancelled), "{ended:?}");
+            assert_eq!(harbour.packets().0, 2);
+        });
+    }
 }
 
 /// The remover has marked the registration, and continues only when the slot belongs to the next

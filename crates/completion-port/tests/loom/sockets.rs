@@ -99,7 +99,7 @@ impl Quay {
         let id = engine.socket_request_of(op_index);
         let target = SocketTarget::new(op_ref.descriptor(), None);
         let request = SocketRequest::new(id, target, SocketKind::Receive, None);
-        if engine.submit_socket(op_ref, request, None).is_err() {
+        if engine.submit_socket(op_ref, request, None.into()).is_err() {
             engine.queue_operation(op_index);
         }
     }
@@ -129,7 +129,7 @@ impl Quay {
             other => panic!("{other:?}"),
         };
         let op_ref = engine.op_ref(op_index);
-        let step = engine.turn(&op_ref, Some(worker));
+        let step = engine.turn(&op_ref, Some(worker).into());
         let request = engine.take_completed_socket(op_index);
         let reason = match step {
             Step::Try => {

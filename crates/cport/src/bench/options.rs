@@ -14,7 +14,7 @@ pub(crate) const ABOUT: &str = "The completion port side by side with its rivals
 pub(crate) const CALLED_BY_CPORT: &str = "CPORT_BENCH_CALLED_BY_CPORT";
 
 /// The scenarios and their descriptions.
-pub(crate) const SCENARIOS: [(&str, &str); 19] = [
+pub(crate) const SCENARIOS: [(&str, &str); 20] = [
     ("S1", "echo of 64 bytes, request and response"),
     ("S2", "echo, bursts of 8 requests"),
     ("S3", "handlers of 20 us on 4 connections"),
@@ -32,6 +32,7 @@ pub(crate) const SCENARIOS: [(&str, &str); 19] = [
     (FILES, "random reads of 4 KiB from a file, cached and uncached, alone and during an echo"),
     ("S15", "100,000 timers; deadlines that move with each request, within the process"),
     (SINK, "the sink: sockets that are always full, nothing is sent back"),
+    (IN_FLIGHT, "1 to 64 operations in flight on one socket, and readiness, within the process"),
     ("single", "the price of an event: one thread, no wakes, within the process"),
     (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
 ];
@@ -51,6 +52,8 @@ pub(crate) const FILES: &str = "S14";
 pub(crate) const OFTEN: &str = "S4b";
 /// The scenario whose servers only receive.
 pub(crate) const SINK: &str = "S16";
+/// The scenario of many operations in flight on one socket.
+pub(crate) const IN_FLIGHT: &str = "S17";
 
 /// The text that follows the options in `--help`.
 pub(crate) fn help() -> String {

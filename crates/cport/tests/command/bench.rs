@@ -109,7 +109,7 @@ fn help_and_what_is_wrong_with_the_arguments_need_nothing_to_be_built() {
         for (arguments, words) in [
             (&["--help"][..], "Usage: cport bench [OPTIONS]"),
             (&["--help"], "--quick"),
-            (&["--help"], "S16 "),
+            (&["--help"], "S17 "),
             (&["--help"], "A run needs a source tree"),
             (&["report", "--help"], "Usage: cport bench report [OPTIONS] <FILE>"),
             (&["help", "model"], "Usage: cport bench model [OPTIONS]"),

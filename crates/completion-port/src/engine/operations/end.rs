@@ -2,7 +2,7 @@
 
 use super::{OpRef, Operations};
 use crate::engine::context::{Name, name_parts};
-use crate::engine::queue::Lists;
+use crate::engine::queue::{Lists, OpThread};
 use crate::engine::worker::Worker;
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
@@ -132,7 +132,7 @@ impl Operations {
             let next = self.cancel_request(&mut queues, slot, node, reason, &mut ended);
             queues.begin_unasked(self.nodes(), &mut ended);
             drop(queues);
-            self.see_to(follow_up, index, None);
+            self.see_to(follow_up, index, OpThread::ANY);
             self.submit_all(ended);
             self.follow(next, index, None);
             return true;

@@ -3,6 +3,7 @@
 
 use super::{Operations, Plan};
 use crate::engine::context::{Name, kind_of, name_parts};
+use crate::engine::queue::OpThread;
 use crate::state::operations::{EndReason, Op, OpEntry, OpQueues, OpTable, Step};
 use crate::state::queue::{Node, NodeList, OP};
 use crate::state::slot::{Refusal, Slot};
@@ -103,7 +104,7 @@ impl Operations {
         let follow_up = queues.cancel(nodes, slot, node, EndReason::Cancelled, poll);
         drop(queues);
         if let Some(follow_up) = follow_up {
-            self.see_to(follow_up, index, None);
+            self.see_to(follow_up, index, OpThread::ANY);
         }
         Ok(step)
     }

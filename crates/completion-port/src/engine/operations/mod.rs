@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use super::context::{Context, Name, name_of, name_parts};
+use super::queue::OpThread;
 use super::registry::Registry;
-use super::worker::Worker;
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::state::moment::Moment;
 use crate::state::operations::{
@@ -176,7 +176,7 @@ impl Operations {
 impl Operations {
     /// Gives an operation its turn. The calling thread owns its node.
     #[inline]
-    pub(crate) fn turn(&self, op_ref: &OpRef<'_>, worker: Option<&Worker>) -> Step {
+    pub(crate) fn turn(&self, op_ref: &OpRef<'_>, thread: OpThread<'_>) -> Step {
         if self.turn_alone(op_ref) {
             return Step::Try;
         }
@@ -201,7 +201,7 @@ impl Operations {
         if is_blocked {
             self.watch_for(name, slot, direction);
         }
-        self.see_to(follow_up, index, worker);
+        self.see_to(follow_up, index, thread);
         step
     }
 
@@ -213,7 +213,7 @@ impl Operations {
         &self,
         op_ref: &OpRef<'_>,
         attempt: SocketAttempt<Rest>,
-        worker: Option<&Worker>,
+        thread: OpThread<'_>,
     ) -> Step {
         if op_ref.op.is_lone() {
             if let SocketAttempt::Blocked = attempt {
@@ -254,16 +254,16 @@ impl Operations {
         if is_blocked {
             self.watch_for(name, slot, direction);
         }
-        self.see_to(follow_up, index, worker);
+        self.see_to(follow_up, index, thread);
         step
     }
 
     /// Does what else a change of an operation requires.
-    pub(super) fn see_to(&self, follow_up: FollowUp, index: u32, worker: Option<&Worker>) {
+    pub(super) fn see_to(&self, follow_up: FollowUp, index: u32, thread: OpThread<'_>) {
         if follow_up.due != NIL && !self.forked() {
-            self.submit(follow_up.due);
+            self.queue_next(follow_up.due, thread);
         }
-        self.follow(follow_up.next, index, worker);
+        self.follow(follow_up.next, index, thread.worker());
     }
 
     /// Has the kernel watch for an edge that an operation of this direction is waiting for.

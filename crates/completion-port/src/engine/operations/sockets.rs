@@ -6,7 +6,7 @@
 
 use super::{OpRef, Operations};
 use crate::backend::request::SocketRequest;
-use crate::engine::worker::Worker;
+use crate::engine::queue::OpThread;
 use crate::state::operations::Step;
 use crate::state::queue::OP;
 
@@ -21,7 +21,7 @@ impl Operations {
         &self,
         op_ref: &OpRef<'_>,
         request: SocketRequest,
-        worker: Option<&Worker>,
+        thread: OpThread<'_>,
     ) -> Result<(), (Step, SocketRequest)> {
         let Some(requests) = self.backend().socket_requests() else {
             unreachable!("attempts need the system only where it performs requests")
@@ -32,7 +32,7 @@ impl Operations {
         let (step, follow_up) = queues.submit_active(self.nodes(), slot, op_index | OP, poll);
         if step != Step::Waits {
             drop(queues);
-            self.see_to(follow_up, index, worker);
+            self.see_to(follow_up, index, thread);
             return Err((step, request));
         }
         // Under the lock, so that a thread that cancels the operation finds the request at the back

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use super::{OpRef, Operations, Plan};
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::context::{Name, PortPhase, kind_of, name_of, name_parts};
+use crate::engine::queue::OpThread;
 use crate::engine::worker::Worker;
 use crate::state::operations::{OpEntry, OpQueues, OpTable, Step, Tried};
 use crate::state::queue::OP;
@@ -47,7 +48,7 @@ impl DirectAttempt<'_> {
         if is_blocked {
             operations.watch_for(name, slot, direction);
         }
-        operations.see_to(follow_up, index, None);
+        operations.see_to(follow_up, index, OpThread::ANY);
         operations.follow(completed, index, None);
     }
 }

@@ -8,6 +8,7 @@ mod delays;
 mod entries;
 mod hub;
 mod lists;
+mod next_operation;
 mod post;
 mod take;
 mod tasks;
@@ -32,6 +33,7 @@ pub(crate) use delays::Histogram;
 pub(super) use entries::{PendingWake, WorkerEntry};
 pub(super) use hub::Hub;
 pub(super) use lists::{Flags, Lists};
+pub(crate) use next_operation::OpThread;
 pub(crate) use post::Posting;
 pub(crate) use take::Taken;
 pub(super) use view::PortView;
@@ -267,6 +269,20 @@ impl Queue {
         if !self.forked() {
             self.submit(op_index | OP);
         }
+    }
+
+    /// Queues the packet of an operation that the calling thread has started and done.
+    ///
+    /// `worker` is that thread's. If it runs here, it soon waits, as in
+    /// [`Queue::submit_own_locked`].
+    pub(crate) fn queue_own_operation(&self, op_index: u32, worker: Option<&Worker>) {
+        if self.forked() || self.defer(op_index | OP) {
+            return;
+        }
+        let mut hub = self.lock();
+        let notice = self.submit_own_locked(&mut hub, op_index | OP, worker);
+        drop(hub);
+        self.notify(notice);
     }
 
     /// Moves the packets that `worker` has not taken back to the front of the queue.

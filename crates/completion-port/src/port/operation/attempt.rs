@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::backend::sockets::{Rest, SocketAttempt, Transport};
-use crate::engine::{AttemptContext, EndReason, Engine, OpEntry, OpRef, Step, Worker};
+use crate::engine::{AttemptContext, EndReason, Engine, OpEntry, OpRef, OpThread, Step, Worker};
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::operation::{OpData, SharedFile};
@@ -176,12 +176,12 @@ impl<K, B: Buffer> Store<K, B> {
         cell: &Cell<OpData<B>>,
         op_ref: &OpRef<'_>,
         attempt: SocketAttempt<Rest>,
-        worker: Option<&Worker>,
+        thread: OpThread<'_>,
     ) -> Step {
         if let SocketAttempt::NeedsSystem = attempt {
-            self.submit_socket(cell, op_ref, worker)
+            self.submit_socket(cell, op_ref, thread)
         } else {
-            self.engine.tried(op_ref, attempt, worker)
+            self.engine.tried(op_ref, attempt, thread)
         }
     }
 
@@ -191,16 +191,16 @@ impl<K, B: Buffer> Store<K, B> {
         &self,
         cell: &Cell<OpData<B>>,
         op_ref: &OpRef<'_>,
-        worker: Option<&Worker>,
+        thread: OpThread<'_>,
     ) -> Step {
         loop {
-            let attempt = self.attempt(cell, op_ref, worker);
+            let attempt = self.attempt(cell, op_ref, thread.worker());
             if self.engine.forked() {
                 // The buffer's code has forked, and this is the child: the operation belongs to the
                 // parent.
                 return Step::Waits;
             }
-            match self.tried(cell, op_ref, attempt, worker) {
+            match self.tried(cell, op_ref, attempt, thread) {
                 Step::Try => {}
                 step => return step,
             }
@@ -228,7 +228,7 @@ impl<K, B: Buffer> Store<K, B> {
             if self.engine.tried_and_completed(op_ref, attempt) {
                 return true;
             }
-            match self.tried(cell, op_ref, attempt, worker) {
+            match self.tried(cell, op_ref, attempt, worker.into()) {
                 Step::Try => {}
                 Step::Waits => return false,
                 Step::Ends(reason) => {
@@ -289,7 +289,7 @@ impl<K, B: Buffer> Drop for Trying<'_, K, B> {
         //   longer uses its own reference.
         unsafe { store.operations.at(op_index).get_mut() }.fail_by_panic();
         let op_ref = store.engine.op_ref(op_index);
-        store.engine.tried(&op_ref, SocketAttempt::Done(Rest::Unknown), worker);
+        store.engine.tried(&op_ref, SocketAttempt::Done(Rest::Unknown), worker.into());
         store.engine.queue_operation(op_index);
     }
 }

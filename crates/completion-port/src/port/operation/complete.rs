@@ -98,7 +98,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         // - neither changed nor taken: only one thread gets the node of an operation, this one.
         let data = unsafe { cell.get() };
         let (brings, is_submitted) = (data.brings, data.is_submitted);
-        let step = engine.turn(op_ref, Some(worker));
+        let thread = self.op_thread(worker);
+        let step = engine.turn(op_ref, thread);
         if is_submitted {
             store.fetch(cell, op_index);
             if engine.forked() {
@@ -123,7 +124,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             return self.message_of(op_ref, cell, step, worker);
         }
         let step = match step {
-            Step::Try => store.attempt_shared(cell, op_ref, Some(worker)),
+            Step::Try => store.attempt_shared(cell, op_ref, thread),
             step => step,
         };
         let Step::Ends(reason) = step else {

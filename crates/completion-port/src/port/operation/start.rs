@@ -44,7 +44,8 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     ) -> Result<OpId, Refused<Operation<B>>> {
         let (op_index, name, step) = self.share(id, operation, false)?;
         if let Step::Ends(_) = step {
-            self.engine().queue_operation(op_index);
+            let engine = self.engine();
+            with_current_worker(engine, |worker| engine.queue_own_operation(op_index, worker));
         }
         Ok(name)
     }
@@ -138,7 +139,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
                 Ok((
                     op_index,
                     name,
-                    store.attempt_shared(cell, &op_ref, current_worker(engine).as_deref()),
+                    store.attempt_shared(cell, &op_ref, current_worker(engine).as_deref().into()),
                 ))
             }
             Ok(step) => Ok((op_index, name, step)),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use crate::backend::files::{FileRef, FileTarget, Issuer};
 use crate::backend::request::{FileRequest, SocketRequest};
 use crate::backend::sockets::{SocketAttempt, SocketTarget};
-use crate::engine::{Engine, OpRef, Step, Worker};
+use crate::engine::{Engine, OpRef, OpThread, Step};
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::operation::attempt::Trying;
@@ -130,16 +130,16 @@ impl<K, B: Buffer> Store<K, B> {
         &self,
         cell: &Cell<OpData<B>>,
         op_ref: &OpRef<'_>,
-        worker: Option<&Worker>,
+        thread: OpThread<'_>,
     ) -> Step {
         let engine = &self.engine;
         engine.queue_if_lone(op_ref);
         let op_index = op_ref.op_index;
         if !engine.prepare_socket_request(op_index) {
             // The operation waits for an edge instead.
-            return engine.tried(op_ref, SocketAttempt::Blocked, worker);
+            return engine.tried(op_ref, SocketAttempt::Blocked, thread);
         }
-        let trying = Trying { store: self, op_index, worker };
+        let trying = Trying { store: self, op_index, worker: thread.worker() };
         // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
         // - a value, and nothing else: this thread has just tried the operation, and until it
         //   reports the result to the engine, below, the engine gives the operation to no other
@@ -154,7 +154,7 @@ impl<K, B: Buffer> Store<K, B> {
             std::mem::forget(request);
             return Step::Waits;
         }
-        match engine.submit_socket(op_ref, request, worker) {
+        match engine.submit_socket(op_ref, request, thread) {
             Ok(()) => Step::Waits,
             Err((step, request)) => {
                 // SAFETY: `get_mut` requires a value that nothing else accesses while the reference

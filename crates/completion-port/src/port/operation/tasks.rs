@@ -54,7 +54,7 @@ impl<K, B: Buffer> Store<K, B> {
             let cell = self.operations.at(op_index);
             let op_ref = engine.op_ref(op_index);
             let worker = current_worker(engine);
-            let step = match engine.turn(&op_ref, worker.as_deref()) {
+            let step = match engine.turn(&op_ref, worker.as_deref().into()) {
                 Step::Try => self.attempt_task(cell, &op_ref, worker.as_deref()),
                 step => step,
             };
@@ -98,7 +98,7 @@ impl<K, B: Buffer> Store<K, B> {
                 drop(completion);
                 return Step::Waits;
             }
-            match self.tried(cell, op_ref, attempt, worker) {
+            match self.tried(cell, op_ref, attempt, worker.into()) {
                 Step::Try => {}
                 step => return step,
             }
@@ -141,7 +141,7 @@ impl Drop for Completion<'_, '_> {
         }
         let op_index = self.op_ref.op_index;
         // It is done, even if it was cancelled meanwhile.
-        let _ = self.engine.tried(self.op_ref, self.attempt, self.worker);
+        let _ = self.engine.tried(self.op_ref, self.attempt, self.worker.into());
         self.engine.complete_unseen(op_index, self.worker);
     }
 }

@@ -42,7 +42,7 @@ const LONG: u64 = 15_000;
 const OVERDUE: u64 = 900_000;
 
 /// A lone worker takes at most its fair part of the queue, or this many packets if that is more.
-const PART: usize = 16;
+pub(super) const PART: usize = 16;
 
 /// A worker that has been busy for this long wakes another one even if it leaves only a few packets
 /// each time.

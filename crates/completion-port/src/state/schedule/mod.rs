@@ -23,7 +23,7 @@ use std::fmt;
 
 use self::advice::AWAY;
 pub(crate) use self::advice::{Advice, LOOK};
-use self::controller::Controller;
+use self::controller::{Controller, PART};
 use self::overcommit::Overcommit;
 use self::sleepers::Sleepers;
 pub(crate) use self::turn::{Action, Query, Turn, Waited, Wake};
@@ -270,6 +270,23 @@ impl Schedule {
         self.handed += 1;
         if !std::mem::replace(&mut self.loaded[worker], true) {
             self.loads += 1;
+        }
+    }
+
+    /// Returns how many packets a running worker takes in a wait with this `room` if each of them
+    /// makes the next one due. 0 if other packets are queued, which come first.
+    ///
+    /// If packets are long, other workers take them, as any that are left in the queue.
+    #[inline]
+    pub(crate) fn most_in_wait(&self, room: usize, port: &impl SchedulePort) -> usize {
+        if port.ready() > 0 || port.unchecked() > 0 {
+            0
+        } else if self.workers.may_run() <= 1 {
+            room.min(USUAL_EDGES)
+        } else if self.controller.is_long() {
+            0
+        } else {
+            room.min(PART)
         }
     }
 

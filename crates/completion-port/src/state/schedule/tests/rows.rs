@@ -707,3 +707,21 @@ fn a_closed_port_hands_out_what_is_left_first() {
     rig.settle();
     assert_eq!(rig.port.threads[1].waited, Some(Waited::Closed), "not if it is abandoned");
 }
+
+#[test]
+fn a_direction_goes_on_in_its_wait_unless_other_packets_are_queued_or_packets_are_long() {
+    for (limit, threads, packet, most) in
+        [(4, 1, SHORT, 64), (1, 4, LONG, 64), (4, 4, SHORT, 16), (4, 4, LONG, 0)]
+    {
+        let mut rig = rig(limit, threads, packet);
+        take_one(&mut rig, 0);
+        let further = |rig: &Rig, room| rig.schedule.most_in_wait(room, &rig.port);
+        let mosts = [5, 1000].map(|room| further(&rig, room));
+        assert_eq!(mosts, [most.min(5), most], "{limit} {threads} {packet:?}");
+        rig.remember();
+        assert_eq!(further(&rig, 1000), 0, "a check comes first");
+        rig.port.unchecked.clear();
+        rig.put(1);
+        assert_eq!(further(&rig, 1000), 0, "the queue comes first");
+    }
+}
