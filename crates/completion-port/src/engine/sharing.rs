@@ -1,6 +1,6 @@
 //! How the key of a registration passes from tokens to operations that share it, and back.
 //!
-//! The [`OpEntry`](crate::state::operations::OpEntry) says whether operations are started by the
+//! The [`OpEntry`](crate::state::operations::OpEntry) has whether operations are started by the
 //! registration's name, and the slot's word whether packets are one-shot. Both change together,
 //! under the entry's mutex, while a token has the key. So no token exists while operations share the
 //! key.

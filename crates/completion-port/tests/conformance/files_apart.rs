@@ -52,7 +52,7 @@ fn assert_called_off(
 }
 
 on_every_file_system! {
-    /// Rule 77: the packet returns the token of a socket, which goes on.
+    /// Rule 77: the packet returns the token of a socket, which continues.
     fn a_sockets_token_reads_a_file_and_goes_on(system: &System) {
         let port = sockets_on(system);
         let (token, far) = token_of(&port, system);

@@ -51,7 +51,7 @@ fn unshare_fails(port: &Port<Shared, u32>, id: SharedId) -> ErrorKind {
 }
 
 on_every_system! {
-    /// Rule 78: the registration goes on, in both directions and any number of times.
+    /// Rule 78: the registration continues, in both directions and any number of times.
     fn a_token_is_shared_and_comes_back(system: &System) {
         let port = shared_on(system);
         let (mut token, far) = token_of(&port, system);
@@ -380,7 +380,7 @@ on_every_system! {
         assert!(matches!(packet, Packet::Removed(_, Peer::Known(_, 9))), "{}", sort(&packet));
     }
 
-    /// Rule 78: a key of another descriptor comes back, and the registration has ended.
+    /// Rule 78: a key of another descriptor is returned, and the registration has ended.
     fn a_key_is_not_replaced_by_one_of_another_descriptor(system: &System) {
         let port: Port<Peer, u32> = system.port(1);
         let (near, far) = system.unix_pair();
@@ -449,7 +449,7 @@ on_every_system! {
     }
 }
 
-/// Rule 78: a file is shared and comes back.
+/// Rule 78: a file is shared and returns to a token.
 #[test]
 fn a_file_is_shared_and_comes_back() {
     let system = System::simulated();

@@ -321,8 +321,10 @@ fn a_name_of_another_port_starts_nothing() {
     assert_eq!(shared.id(), token.id(), "otherwise this tests nothing");
     let receive = Operation::recv(b"kept".to_vec());
     let (error, receive) = second.start(shared, receive).unwrap_err().into_parts();
-    assert_eq!(error.kind(), ErrorKind::NotRegistered);
+    // The number names a registration here, which is not shared.
+    assert_eq!(error.kind(), ErrorKind::NotShared);
     assert_eq!(receive.into_buffer().unwrap(), b"kept");
+    assert_eq!(second.unshare(shared).unwrap_err().kind(), ErrorKind::NotShared);
     assert_eq!(second.stats().queued, 0);
 }
 

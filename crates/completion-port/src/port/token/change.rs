@@ -13,8 +13,8 @@ impl<K: Source + Clone + Sync, B> Ready<'_, K, B> {
     /// Returns the key and makes the registration a shared association, whose operations are
     /// started by its name ([`Port::start`](crate::Port::start)).
     ///
-    /// Use it when a connection needs several operations at once from here on, such as a proxy that
-    /// receives and sends simultaneously. The registration, its name and what the port knows of the
+    /// Use it when a connection needs several simultaneous operations from here on, such as that of a
+    /// proxy, which receives and sends. The registration, its name and what the port knows of the
     /// descriptor stay the same, and the call makes no system call. The registration is disabled,
     /// as by [`Ready::park`], and [`Port::enable`](crate::Port::enable) enables it with a persistent
     /// trigger. [`Port::unshare`](crate::Port::unshare) returns to a token when no operation is in

@@ -379,7 +379,7 @@ impl Word {
             return Some((word, Finish::Removed(removal)));
         }
         let later = if self.has(HELD | LENT) { Finish::Later } else { Finish::Idle };
-        Some((self.without(ENABLED | ALSO).with(COLLECTED), later))
+        Some((self.without(ENABLED | ALSO | LATE).with(COLLECTED), later))
     }
 
     /// Removes the finishing registration if nothing has its key.
