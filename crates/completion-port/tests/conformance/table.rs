@@ -9,7 +9,9 @@ use std::path::Path;
 use claims::{Claim, claims, claims_of, generate, rule_of};
 
 /// The rules, by number. Each of those of the reference about overlapped operations is several others here.
-const RULES: std::ops::RangeInclusive<u32> = 1..=75;
+const RULES: std::ops::RangeInclusive<u32> = 1..=81;
+/// Numbers that may have no rule yet.
+const FREE: std::ops::RangeInclusive<u32> = 76..=79;
 const SPLIT: std::ops::RangeInclusive<u32> = 41..=44;
 /// Numbers of removed rules, which are not used again.
 const REMOVED: [u32; 1] = [66];
@@ -61,7 +63,11 @@ fn every_rule_has_one_heading_and_a_claim() {
     let proven: BTreeSet<_> =
         claims(root()).unwrap().into_iter().flat_map(|claim| claim.rules).collect();
     assert!(proven.len() > 40, "the claims were not found");
-    for number in RULES.filter(|number| !SPLIT.contains(number) && !REMOVED.contains(number)) {
+    let has_rule = |number: &u32| !SPLIT.contains(number) && !REMOVED.contains(number);
+    for number in RULES.filter(has_rule) {
+        if FREE.contains(&number) && rules.iter().all(|rule| rule.number != number) {
+            continue;
+        }
         let named: Vec<_> = rules.iter().filter(|rule| rule.number == number).collect();
         assert_eq!(named.len(), 1, "headings of rule {number} in docs/SEMANTICS.md");
         assert!(named[0].has_text, "rule {number} of docs/SEMANTICS.md says nothing");
