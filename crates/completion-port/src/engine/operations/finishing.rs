@@ -21,14 +21,13 @@ impl Operations {
             let (slot, mut ended) = (self.slot(index), NodeList::new());
             let poll = self.current_poll();
             let mut queues = entry.lock();
-            if slot.word().generation() != generation {
-                // The registration has ended meanwhile, and the slot may have been reused.
+            let word = slot.word();
+            if word.generation() != generation || !word.is_lent() {
+                // The registration has ended meanwhile, and the slot may have been reused. Or no
+                // operation has the key: a start that lends it from now on sees the phase.
                 return;
             }
-            // Without this, what a token has just allocated for a later operation may not be visible
-            // yet. The start of that operation sees the phase.
-            if slot.word().is_lent()
-                && let Some((node, uses)) = self.lone_of(entry)
+            if let Some((node, uses)) = self.lone_of(entry)
                 && self.waits_inbound(entry, node)
                 && self.cancel_alone(slot, node, uses, EndReason::Cancelled)
             {
