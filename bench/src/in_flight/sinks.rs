@@ -268,7 +268,11 @@ pub(super) fn together<S: Kind>(by: By, threads: usize, times: usize) -> io::Res
                 scope.spawn(move || -> io::Result<()> {
                     let mut batch = Batch::new();
                     while let Ok(mut packets) = sink.port.wait(&mut batch, None) {
-                        packets.try_for_each(|packet| sink.handle(packet))?;
+                        let handled = packets.try_for_each(|packet| sink.handle(packet));
+                        // Afterwards the end of the port cancels what is in flight.
+                        if sink.taken() < times {
+                            handled?;
+                        }
                     }
                     Ok(())
                 })
