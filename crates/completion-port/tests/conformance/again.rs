@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use completion_port::{Batch, ErrorKind, Events, Interest, OneShot, Packet, Port, Registration};
 use testkit::on_every_system;
@@ -292,7 +292,10 @@ on_every_system! {
         let token = ready(&port, system);
         ours.drain();
         token.again().unwrap();
-        thread::sleep(Duration::from_millis(2));
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(2) {
+            thread::yield_now();
+        }
         let token = ready(&port, system);
         assert_eq!(token.events(), Events::IN);
         token.rearm().unwrap();

@@ -353,7 +353,10 @@ fn counts_a_thread_that_is_found_asleep(system: &System) {
         port.post(2).unwrap();
         until(port, |stats| stats.packets.posted == 2);
         // An idle thread has looked before.
-        thread::sleep(Duration::from_millis(2));
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(2) {
+            thread::yield_now();
+        }
         let threads = port.thread_stats();
         let found: u64 = threads.iter().map(|thread| thread.blocks_found).sum();
         assert!(found >= 1);
