@@ -34,6 +34,7 @@ fn statistics<K, M>(port: &Port<K, M>) -> String {
     let threads = [
         ("{state=\"running\"}", stats.running as u64),
         ("{state=\"blocked\"}", stats.blocked as u64),
+        ("{state=\"excess\"}", stats.excess as u64),
         ("{state=\"parked\"}", stats.parked as u64),
     ];
     figure("threads", "gauge", &threads);
