@@ -24,7 +24,12 @@ use crate::types::interest::Direction;
 use crate::types::interest::Interest;
 use crate::types::interest::Mode;
 
-const PLAN: Plan = Plan { call: Call::Sync, direction: Direction::Out, deadline: Moment::NEVER };
+const PLAN: Plan = Plan {
+    call: Call::Sync,
+    direction: Direction::Out,
+    is_on_other_file: false,
+    deadline: Moment::NEVER,
+};
 
 /// A port with one association that is never ready.
 struct Depot {
@@ -74,7 +79,7 @@ impl Depot {
     fn start_until(&self, deadline: Moment) -> Result<u64, ErrorKind> {
         let engine = &self.engine;
         let (index, _) = name_parts(self.name);
-        let plan = (PLAN.call, deadline);
+        let plan = &Plan { deadline, ..PLAN };
         let kind = |error: crate::types::error::Error| error.kind();
         if !self.is_shared {
             let (op_index, entry) = engine

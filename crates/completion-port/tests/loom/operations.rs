@@ -145,7 +145,7 @@ impl Harbour {
     }
 
     fn plan(&self, deadline: Moment) -> Plan {
-        Plan { call: Call::Receive, direction: Direction::In, deadline }
+        Plan { call: Call::Receive, direction: Direction::In, is_on_other_file: false, deadline }
     }
 
     fn share(&self, deadline: Moment, worker: Option<&Worker>) -> Result<u64, ErrorKind> {
@@ -1222,7 +1222,8 @@ fn a_registration_that_becomes_shared_is_not_made_one_shot() {
         harbour.take_back().unwrap();
         let slot = harbour.engine.slot(name_parts(harbour.name).0);
         // It is persistent, and operations don't share its key.
-        let back = KeyReturn { mode: Some(PERSISTENT), timed: false, drained: NO_HINT };
+        let back =
+            KeyReturn { mode: Some(PERSISTENT), timed: false, again: false, drained: NO_HINT };
         harbour.engine.put_back(Call::Rearm, slot, harbour.name, back, || None).unwrap();
         fn enable(harbour: &Harbour) -> Result<(), ErrorKind> {
             let enabled = harbour.engine.enable(harbour.name, LEVEL, || NO_HINT, || None);

@@ -61,7 +61,12 @@ impl Quay {
     fn start_until(&self, deadline: Moment) -> Result<u64, ErrorKind> {
         let engine = &self.engine;
         let (index, _) = name_parts(self.name);
-        let plan = Plan { call: Call::Receive, direction: Direction::In, deadline };
+        let plan = Plan {
+            call: Call::Receive,
+            direction: Direction::In,
+            is_on_other_file: false,
+            deadline,
+        };
         let kind = |error: crate::types::error::Error| error.kind();
         if !self.is_shared {
             let (op_index, entry) = engine
