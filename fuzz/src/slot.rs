@@ -187,7 +187,9 @@ impl Model {
                 assert_eq!(self.node, Node::Rests, "the node has two owners");
                 self.node = Node::Queued;
             }
-            SlotStep::Collect | SlotStep::Gone | SlotStep::Idle => panic!("{next:?} is the token's or the turn's"),
+            SlotStep::Collect | SlotStep::Gone | SlotStep::Idle => {
+                panic!("{next:?} is the token's or the turn's")
+            }
         }
     }
 
