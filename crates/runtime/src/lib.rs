@@ -61,14 +61,34 @@
 
 mod block_on;
 mod context;
+pub mod fs;
 pub mod net;
 mod pool;
 mod readiness;
 mod runtime;
 mod shared;
+#[cfg(unix)]
+pub mod signal;
 mod task;
 mod time;
+#[cfg(any(feature = "hyper", feature = "tokio-io"))]
+mod traits;
 
+/// Makes an `async fn main` the program's `main`. It runs on a [`Runtime`] with the default settings.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{main, sleep};
+///
+/// #[main]
+/// async fn main() -> Result<(), std::num::ParseIntError> {
+///     sleep(std::time::Duration::from_millis(1)).await;
+///     assert_eq!("7".parse::<u32>()?, 7);
+///     Ok(())
+/// }
+/// ```
+pub use completion_port_runtime_macros::main;
 pub use context::Entered;
 pub use runtime::{Builder, Dump, Handle, Metrics, Runtime, Shutdown, spawn, spawn_blocking};
 pub use task::{AbortHandle, JoinError, JoinHandle, yield_now};

@@ -175,8 +175,9 @@ impl<S: Source> Io<S> {
 
     fn unregister(&self) {
         if let Some(id) = self.id.get() {
-            // It fails if the port was closed, and then the registration has ended.
-            let _ = self.shared.port.remove(*id);
+            // It fails if the port was closed, and then the registration has ended. If a thread
+            // handles its packet, one more packet returns the key.
+            drop(self.shared.port.remove_now(*id));
         }
     }
 

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use completion_port::{Packet, Port, PortBuilder, Result};
+use completion_port::{Outcome, Packet, Port, PortBuilder, Result};
 
 use crate::context;
+use crate::fs::Pending;
 use crate::pool::Pool;
 use crate::readiness::SocketState;
 use crate::task::{Runnable, TaskList};
@@ -19,6 +20,8 @@ pub(crate) enum Message {
     Run(Runnable),
     /// A timer has expired.
     Timer(Arc<Timer>),
+    /// An operation on a file has ended.
+    File(Arc<Pending>, Outcome),
 }
 
 /// The phase of a runtime.
@@ -110,6 +113,7 @@ impl Shared {
         let handled = catch_unwind(AssertUnwindSafe(|| match packet {
             Packet::Posted(Message::Run(runnable)) => run(runnable),
             Packet::Posted(Message::Timer(timer)) => timer.expire(self),
+            Packet::Posted(Message::File(pending, outcome)) => pending.complete(outcome),
             Packet::Notified(notified) => {
                 let events = notified.events();
                 let state = notified.into_key();

@@ -314,6 +314,16 @@ impl TcpStream {
         self.0.poll(Direction::Read, context, |mut stream| stream.read(buffer))
     }
 
+    /// Receives into memory that need not be initialized.
+    #[cfg(any(feature = "hyper", feature = "tokio-io"))]
+    pub(crate) fn poll_read_uninit(
+        &self,
+        context: &Context<'_>,
+        room: &mut [std::mem::MaybeUninit<u8>],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll(Direction::Read, context, |stream| socket2::SockRef::from(stream).recv(room))
+    }
+
     pub(crate) fn poll_write(
         &self,
         context: &Context<'_>,

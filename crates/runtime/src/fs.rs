@@ -1,0 +1,289 @@
+//! Files.
+//!
+//! Reads, writes and syncs are operations of the port: cached data is read by the call itself, and
+//! an io_uring or helper threads do the rest. So a slow disk occupies no thread of the runtime.
+//! Everything else, such as opening, is an ordinary call of the system, which may block its task.
+//!
+//! An operation that was started has the buffer until it has ended. If its future is dropped, the
+//! operation is cancelled if it has not begun; otherwise it ends in the background. The buffer, and
+//! a file that was dropped, are released then.
+
+use std::fmt;
+use std::fs;
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use completion_port::{FileSource, OpId, Operation, Outcome, SharedFile};
+
+use crate::context;
+use crate::readiness::{no_runtime, replace_waker};
+use crate::shared::{Message, Shared};
+
+/// How much the whole-file functions read or write at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// An operation in flight, and the task that waits for it.
+#[derive(Default)]
+pub(crate) struct Pending(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    outcome: Option<Outcome>,
+    waker: Option<Waker>,
+    /// Nobody waits for the outcome any more.
+    is_dropped: bool,
+}
+
+impl Pending {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Handles the message of an operation that has ended.
+    pub(crate) fn complete(&self, outcome: Outcome) {
+        let waker = {
+            let mut state = self.lock();
+            if !state.is_dropped {
+                state.outcome = Some(outcome);
+            }
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Waits for an operation. Dropped before its end, it cancels the operation.
+struct Wait {
+    pending: Arc<Pending>,
+    shared: Arc<Shared>,
+    id: Option<OpId>,
+}
+
+impl Wait {
+    /// Starts an operation. If that is refused, returns the error and the operation's buffer.
+    fn start(operation: Operation) -> Result<Self, (io::Error, Option<Vec<u8>>)> {
+        let Some(handle) = context::current() else {
+            return Err((no_runtime(), operation.into_buffer()));
+        };
+        let shared = Arc::clone(handle.shared());
+        let pending = Arc::<Pending>::default();
+        let message = {
+            let pending = Arc::clone(&pending);
+            move |outcome| Message::File(pending, outcome)
+        };
+        match shared.port.start_then_post(operation, message) {
+            Ok(id) => Ok(Self { pending, shared, id: Some(id) }),
+            Err(refused) => {
+                let (error, operation) = refused.into_parts();
+                Err((error.into(), operation.into_buffer()))
+            }
+        }
+    }
+}
+
+impl Future for Wait {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let old = {
+            let mut state = self.pending.lock();
+            if let Some(outcome) = state.outcome.take() {
+                drop(state);
+                self.id = None;
+                return Poll::Ready(outcome);
+            }
+            replace_waker(&mut state.waker, context.waker())
+        };
+        drop(old);
+        Poll::Pending
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let dropped = {
+            let mut state = self.pending.lock();
+            state.is_dropped = true;
+            (state.outcome.take(), state.waker.take())
+        };
+        drop(dropped);
+        // It may have ended already.
+        let _ = self.shared.port.cancel(id);
+    }
+}
+
+/// An open file. Its clones share it.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, fs::File};
+///
+/// let path = std::env::temp_dir().join(format!("runtime-file-{}", std::process::id()));
+/// Runtime::new()?.block_on(async {
+///     let file = File::create(&path)?;
+///     let (written, _) = file.write_at(b"hello".to_vec(), 0).await;
+///     written?;
+///     file.sync_data().await?;
+///     let (read, bytes) = File::open(&path)?.read_at(Vec::with_capacity(16), 0).await;
+///     assert_eq!((read?, &bytes[..]), (5, &b"hello"[..]));
+///     std::fs::remove_file(&path)
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct File {
+    file: Arc<fs::File>,
+    shared: SharedFile,
+}
+
+impl File {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        Ok(Self::from_std(fs::File::open(path)?))
+    }
+
+    /// Creates a file for reading and writing, or empties the one that exists.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
+        let mut options = fs::OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
+        Ok(Self::from_std(file))
+    }
+
+    /// Uses a file that was opened by the standard library, with any options.
+    #[must_use]
+    pub fn from_std(file: fs::File) -> Self {
+        let file = Arc::new(file);
+        Self { shared: SharedFile::new(FileSource::new(Arc::clone(&file))), file }
+    }
+
+    /// Returns the file of the standard library, for metadata, locks and the like.
+    #[must_use]
+    pub fn std(&self) -> &fs::File {
+        &self.file
+    }
+
+    /// Reads at a position until the buffer is full, from its beginning to its capacity, or the
+    /// file ends. Returns the number of bytes, which is also the length of the buffer.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system. The buffer is returned in any case.
+    pub async fn read_at(&self, buffer: Vec<u8>, offset: u64) -> (io::Result<usize>, Vec<u8>) {
+        Self::transfer(self.shared.read_at(buffer, offset)).await
+    }
+
+    /// Writes all bytes at a position. Returns their number.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system; a part may have been written. The buffer is returned in any case.
+    pub async fn write_at(&self, bytes: Vec<u8>, offset: u64) -> (io::Result<usize>, Vec<u8>) {
+        Self::transfer(self.shared.write_at(bytes, offset)).await
+    }
+
+    async fn transfer(operation: Operation) -> (io::Result<usize>, Vec<u8>) {
+        match Wait::start(operation) {
+            Ok(wait) => match wait.await {
+                Outcome::Read(result, buffer) | Outcome::Written(result, buffer) => {
+                    (result.map_err(io::Error::from), buffer)
+                }
+                _ => unreachable!("it was a read or a write"),
+            },
+            Err((error, buffer)) => (Err(error), buffer.unwrap_or_default()),
+        }
+    }
+
+    /// Writes what was written to the disk, without metadata that a later read doesn't need.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub async fn sync_data(&self) -> io::Result<()> {
+        Self::sync(self.shared.sync_data()).await
+    }
+
+    /// Writes what was written to the disk, with all metadata.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub async fn sync_all(&self) -> io::Result<()> {
+        Self::sync(self.shared.sync_all()).await
+    }
+
+    async fn sync(operation: Operation) -> io::Result<()> {
+        match Wait::start(operation).map_err(|(error, _)| error)?.await {
+            Outcome::Synced(result) => result.map_err(io::Error::from),
+            _ => unreachable!("it was a sync"),
+        }
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.file.fmt(f)
+    }
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+///
+/// Those of the system.
+pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let expected = usize::try_from(file.std().metadata()?.len()).unwrap_or(usize::MAX);
+    let mut contents = Vec::new();
+    // One byte more shows the end without another read.
+    let mut room = expected.saturating_add(1).min(CHUNK);
+    loop {
+        let offset = contents.len() as u64;
+        let (read, part) = file.read_at(Vec::with_capacity(room), offset).await;
+        let read = read?;
+        if contents.is_empty() {
+            contents = part;
+        } else {
+            contents.extend_from_slice(&part);
+        }
+        if read < room {
+            return Ok(contents);
+        }
+        room = CHUNK;
+    }
+}
+
+/// Reads a whole file as text.
+///
+/// # Errors
+///
+/// Those of the system; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
+    String::from_utf8(read(path).await?)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Creates or replaces a file with these contents.
+///
+/// # Errors
+///
+/// Those of the system; a part may have been written.
+pub async fn write(path: impl AsRef<Path>, contents: impl Into<Vec<u8>>) -> io::Result<()> {
+    let (written, _) = File::create(path)?.write_at(contents.into(), 0).await;
+    written.map(drop)
+}
