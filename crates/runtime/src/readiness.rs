@@ -33,6 +33,12 @@ impl SocketState {
         }
     }
 
+    /// Wakes all tasks.
+    pub(crate) fn wake_all(&self) {
+        self.read.wake();
+        self.write.wake();
+    }
+
     /// Wakes the tasks for which these events are.
     pub(crate) fn report(&self, events: Events) {
         let ends = events.is_hangup() || events.is_err();
@@ -244,11 +250,11 @@ impl<S: Source> Io<S> {
             Direction::Read => 1,
             Direction::Write => 2,
         };
+        if !self.shared.is_open() {
+            return Err(io::Error::other("the runtime of this socket has ended"));
+        }
         if self.watched.load(SeqCst) & bit != 0 {
-            if self.shared.is_open() || self.id.get().is_some_and(|_| !self.has_ended()) {
-                return Ok(false);
-            }
-            return Err(no_runtime());
+            return Ok(false);
         }
         let _registering = self.registering.lock().unwrap_or_else(PoisonError::into_inner);
         let watched = self.watched.load(SeqCst) | bit;
@@ -274,11 +280,6 @@ impl<S: Source> Io<S> {
         }
         self.watched.store(watched, SeqCst);
         Ok(true)
-    }
-
-    /// Returns whether the runtime has ended.
-    fn has_ended(&self) -> bool {
-        !self.shared.is_open() && self.shared.pool.threads() == 0
     }
 }
 

@@ -228,7 +228,8 @@ fn end(shared: &Arc<Shared>, how: Shutdown, timeout: Option<Duration>) -> bool {
     shared.tasks.abort_all();
     let all_ended = shared.wait_until(deadline, || shared.tasks.len() <= own);
     shared.pool.end();
-    shared.port.close();
+    // It fails in a forked child, which has no threads.
+    let _ = shared.port.shutdown();
     let has_ended = shared.wait_until(deadline, || shared.pool.threads() <= own) && all_ended;
     if has_ended && own == 0 {
         shared.pool.join();

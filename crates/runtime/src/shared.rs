@@ -123,7 +123,8 @@ impl Shared {
                     run(runnable);
                 }
             }
-            // The last packet of a socket returns its key.
+            // The registration has ended. Whoever still waits tries again, and gets an error.
+            Packet::Removed(_, state) => state.wake_all(),
             _ => {}
         }));
         // A task's own panics are in its output. This one came from the code of a waker, which may

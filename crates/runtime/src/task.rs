@@ -162,6 +162,11 @@ where
         async_task::Builder::new().metadata(Arc::clone(&info)).spawn(move |_| spawned, schedule);
     let waker = runnable.waker();
     shared.tasks.set(place, Arc::clone(&info), waker.clone());
+    if is_open && !shared.is_open() {
+        // The runtime began to end meanwhile. It may have aborted the tasks before this one was in
+        // the list; it has stored the phase before that.
+        info.abort(&waker);
+    }
     if is_open {
         shared.post(runnable);
     } else {

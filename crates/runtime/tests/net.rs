@@ -235,6 +235,24 @@ fn a_socket_that_outlives_its_runtime_fails() {
     assert!(read.unwrap().is_err());
 }
 
+/// The same for a call that waits when the runtime ends, in a task of another runtime.
+#[test]
+fn a_call_that_waits_fails_when_its_runtime_ends() {
+    let (first, second) = (runtime(), runtime());
+    let (near, far) = first.block_on(pair());
+    let (say, waits) = std::sync::mpsc::channel();
+    let reader = second.spawn(async move {
+        assert!(timeout(Duration::from_millis(1), near.read(&mut [0])).await.is_err());
+        say.send(()).unwrap();
+        near.read(&mut [0; 1]).await
+    });
+    waits.recv_timeout(LIMIT).unwrap();
+    drop(first);
+    let read = second.block_on(async { timeout(LIMIT, reader).await });
+    assert!(read.unwrap().unwrap().is_err());
+    drop(far);
+}
+
 /// I/O from a task of another runtime works.
 #[test]
 fn a_socket_is_used_from_another_runtime() {

@@ -335,6 +335,32 @@ fn a_dropped_runtime_drops_its_tasks_and_their_handles_report_it() {
     assert_eq!(handle.metrics().threads, 0);
 }
 
+/// Tasks that are spawned while the runtime ends are aborted, and every handle reports it.
+#[test]
+fn tasks_that_are_spawned_while_the_runtime_ends_are_aborted() {
+    let other = runtime(1);
+    for _ in 0..30 {
+        let runtime = runtime(2);
+        let handle = runtime.handle().clone();
+        let spawning = thread::spawn(move || {
+            let mut tasks = Vec::new();
+            while handle.metrics().threads > 0 {
+                tasks.push(handle.spawn(std::future::pending::<()>()));
+                thread::yield_now();
+            }
+            tasks
+        });
+        drop(runtime);
+        let tasks = spawning.join().unwrap();
+        other.block_on(async {
+            for task in tasks {
+                let ended = timeout(LIMIT, task).await.unwrap();
+                assert!(ended.unwrap_err().is_aborted());
+            }
+        });
+    }
+}
+
 #[test]
 fn a_runtime_that_drains_lets_its_tasks_end() {
     let runtime = runtime(2);
