@@ -42,7 +42,7 @@ pub(super) trait Kind: Source + Send + Sync + Sized + 'static {
     /// Makes it possible to take so often.
     fn feed(feeder: &mut Self::Feeder, times: usize) -> io::Result<()>;
 
-    /// Takes once; the error says whether it would block.
+    /// Takes once; the error indicates whether it would block.
     fn take(&self) -> io::Result<()>;
 
     /// Takes once, into a buffer that was used before.

@@ -1,4 +1,4 @@
-//! What the current thread has to do with a runtime.
+//! The runtimes of the current thread, and where the tasks go that it wakes.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -12,8 +12,8 @@
 //!   [`Port::blocking`](completion_port::Port::blocking). On Windows, NetBSD and OpenBSD the system
 //!   does not report sleeping threads: there, an unannounced blocking call counts against the
 //!   concurrency value until it returns.
-//! - **Compute.** The tasks behind it are taken over by other threads. If all running threads have
-//!   computed for 10 ms, one more runs.
+//! - **Compute.** Other threads take over the tasks that wait for its thread. If all running threads
+//!   have computed for 10 ms, one more runs.
 //!
 //! What it must not do:
 //!

@@ -81,7 +81,7 @@ impl Builder {
     }
 
     /// Sets after which time more threads run than the concurrency value, if all running ones
-    /// compute and others tasks wait: 10 ms by default, `None` for never. See
+    /// compute and other tasks wait: 10 ms by default, `None` for never. See
     /// [`PortBuilder::overcommit_after`](completion_port::PortBuilder::overcommit_after).
     pub fn overcommit_after(mut self, time: Option<Duration>) -> Self {
         self.computing = time;
@@ -359,7 +359,7 @@ pub struct Metrics {
     pub threads: usize,
     /// Threads that wait for tasks.
     pub idle_threads: usize,
-    /// Threads whose task sleeps, as far as the runtime has detected it.
+    /// Threads whose task was found asleep.
     pub blocked_threads: usize,
     /// Threads whose task has computed for so long that another thread runs in addition.
     pub computing_threads: usize,

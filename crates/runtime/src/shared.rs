@@ -123,7 +123,7 @@ impl Shared {
                     run(runnable);
                 }
             }
-            // The registration has ended. Whoever still waits tries again, and gets an error.
+            // The registration has ended. A task that still waits tries again, and gets an error.
             Packet::Removed(_, state) => state.wake_all(),
             _ => {}
         }));

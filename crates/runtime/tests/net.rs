@@ -224,7 +224,7 @@ fn datagrams_arrive_whole_and_with_their_sender() {
     });
 }
 
-/// A socket may outlive its runtime: its calls then fail instead of waiting for ever.
+/// A socket may outlive its runtime: its calls then fail instead of waiting forever.
 #[test]
 fn a_socket_that_outlives_its_runtime_fails() {
     let first = runtime();

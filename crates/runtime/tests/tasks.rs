@@ -326,7 +326,7 @@ fn a_dropped_runtime_drops_its_tasks_and_their_handles_report_it() {
         for task in tasks {
             assert!(task.await.unwrap_err().is_aborted());
         }
-        // A task of a runtime that has ended is aborted at once.
+        // A task of a runtime that has ended is aborted immediately.
         let counted = Counted::new(&count);
         let late = handle.spawn(async move { drop(counted) });
         assert!(late.await.unwrap_err().is_aborted());

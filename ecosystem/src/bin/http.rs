@@ -3,7 +3,7 @@
 //! `cargo run --manifest-path ecosystem/Cargo.toml --bin http 127.0.0.1:7080`. SIGTERM or Ctrl-C
 //! ends it, after the requests that have begun.
 //!
-//! - `GET /` answers at once.
+//! - `GET /` answers immediately.
 //! - `GET /slow` sleeps for 5 ms by `std::thread::sleep`, as a synchronous driver would. Other
 //!   requests are answered meanwhile.
 //! - `POST /echo` answers with the body.

@@ -117,7 +117,7 @@ impl Engine {
         self.finish_idle(hub, own)
     }
 
-    /// Goes on with a finishing port, if that is possible.
+    /// Continues with a finishing port, if that is possible.
     ///
     /// The calling thread may be about to sleep, to exit, or to run handlers.
     pub(crate) fn continue_finishing(&self) {

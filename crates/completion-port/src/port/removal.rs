@@ -28,8 +28,8 @@ impl<K, M, B> Port<K, M, B> {
     ///
     /// That is so if no handler holds the key, no operation of the registration is in flight, and
     /// it is not queued, for a packet or for a check of what holds. Then there is no last packet.
-    /// Otherwise this call is [`Port::remove`]: the last packet follows, with the key, in the place
-    /// of a queued one.
+    /// Otherwise this call is [`Port::remove`]: the last packet follows, with the key, and
+    /// replaces a queued one.
     ///
     /// The call neither waits nor searches the queue. [`Port::remove_and_wait`] does both, and
     /// returns the key in any case.

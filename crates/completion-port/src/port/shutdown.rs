@@ -132,7 +132,7 @@ impl<K, M, B> Port<K, M, B> {
     /// while let Ok(packets) = port.wait(&mut batch, None) {
     ///     for packet in packets {
     ///         match packet {
-    ///             // It is sent, or the receive was cancelled. The key comes back once more.
+    ///             // It is sent, or the receive was cancelled. The key is returned once more.
     ///             Packet::Completed(done) => drop(done.into_parts().0.park()?),
     ///             Packet::Removed(_, stream) => drop(stream),
     ///             _ => {}

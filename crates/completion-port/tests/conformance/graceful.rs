@@ -49,7 +49,7 @@ fn drain_until_done(port: &Port<Socket, u32>, far: &Socket, on: &System) -> (usi
     }
 }
 
-/// Returns how many bytes there are to read. The stream may be reset behind them.
+/// Returns how many bytes there are to read. The stream may be reset after them.
 fn read_all(far: &Socket) -> usize {
     let (mut buffer, mut all) = ([0; 4096], 0);
     while let Ok(count @ 1..) = far.read(&mut buffer) {

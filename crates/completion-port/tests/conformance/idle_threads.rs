@@ -34,7 +34,7 @@ fn until(on: &System, holds: impl Fn() -> bool) {
     }
 }
 
-/// A handler that says that it runs, and goes on when it is told.
+/// A handler that reports that it runs, and continues when the test says so.
 type Handler = Box<dyn FnOnce() + Send>;
 
 fn serve(port: &Port<(), Handler>) {

@@ -508,8 +508,8 @@ fn a_request_for_room_that_meets_a_packet_without_a_token_is_not_lost() {
     }
 }
 
-/// The handler has read everything and asks for another packet, because of what is in its own
-/// buffer.
+/// The handler has read everything and asks for another packet, because its own buffer
+/// has more.
 #[test]
 fn a_packet_that_a_handler_asks_for_is_neither_lost_nor_told_twice() {
     for mode in [LEVEL, EDGE] {

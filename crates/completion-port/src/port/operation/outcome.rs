@@ -79,7 +79,7 @@ impl<B: Buffer> Outcome<B> {
     ///
     /// A buffer without room brings no bytes either, which says nothing about an end: the receive
     /// has waited until there was something to receive, or the end. Another receive, with room,
-    /// tells which. On a datagram socket, no bytes are an empty datagram, and this method tells
+    /// shows which. On a datagram socket, no bytes are an empty datagram, and this method reports
     /// only whether there was room for more.
     ///
     /// It calls [`Buffer::room`], which may discard the contents of a buffer. There are none, since

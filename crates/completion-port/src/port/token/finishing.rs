@@ -8,7 +8,7 @@ use crate::port::token::{Held, Ready};
 use crate::types::buffer::Buffer;
 use crate::types::error::{Error, ErrorKind, Refused};
 
-/// What becomes of an operation that is started while the port is not open.
+/// What happens to an operation that is started while the port is not open.
 pub(super) enum LateStart<'p> {
     /// It starts, with this op index and entry.
     Starts(u32, &'p OpEntry),
@@ -18,7 +18,7 @@ pub(super) enum LateStart<'p> {
 }
 
 impl<'p, K, B: Buffer> Ready<'p, K, B> {
-    /// Decides what becomes of an operation whose start was refused with this error.
+    /// Decides what happens to an operation whose start was refused with this error.
     #[cold]
     #[inline(never)]
     pub(super) fn prepare_finishing(

@@ -14,7 +14,7 @@ use crate::state::moment::Moment;
 /// When the port lets more workers run than the concurrency value allows.
 #[derive(Debug, Default)]
 pub(super) struct Overcommit {
-    /// For how long packets wait before another worker may run; `None`: for ever.
+    /// For how long packets wait before another worker may run; `None`: forever.
     after: Option<Duration>,
     /// Since when packets have waited while no worker came to wait, and how often workers had come
     /// to wait by then.
