@@ -1167,6 +1167,7 @@ fn processor_time() -> Duration {
 
 /// Checks that nothing comes for half a second, in which this process only retries the operation
 /// every 10 ms. A busy machine delays retries, so one of several waits must contain enough of them.
+/// A spin takes most of a processor; fifty retries take a tenth of it even under a sanitizer.
 #[cfg(target_os = "linux")]
 #[track_caller]
 fn waits_without_a_spin(port: &Port<Shared, u32>) {
@@ -1178,7 +1179,7 @@ fn waits_without_a_spin(port: &Port<Shared, u32>) {
         let polls = port.stats().polls - before.0;
         let time = processor_time() - before.1;
         assert!(polls < 200, "{polls} polls within 500 ms");
-        assert!(time < 20 * MILLISECOND, "{time:?} of the processor within 500 ms");
+        assert!(time < 100 * MILLISECOND, "{time:?} of the processor within 500 ms");
         if polls >= 10 {
             return;
         }
