@@ -156,7 +156,8 @@ on_every_file_system! {
         const COUNT: usize = 20;
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
-        let id = port.associate_shared(Shared::new(near)).unwrap();
+        let near = Shared::new(near);
+        let id = port.associate_shared(near.clone()).unwrap();
         let socket = Shared::new(system.file(&page(COUNT * 4096)));
         let file = SharedFile::new(socket.clone());
         system.set_cached(&socket, 4096);
@@ -185,6 +186,8 @@ on_every_file_system! {
         port.enable(id.id(), Interest::IN, Persistent::Edge).unwrap();
         far.write(b"y").unwrap();
         assert!(crate::kit::packets::notified(&port, system).events().is_in());
+        // Some systems repeat an edge that was not drained.
+        assert_eq!(near.drain(), 1);
         hanging.release();
         assert_eq!(read(finished(&port, system).into_parts().1), Ok(b"x".to_vec()));
     }
