@@ -554,7 +554,11 @@ impl Ledger {
             // A removal waits for the operations that the kernel holds.
             if facts.removing && facts.standing != Standing::Over && held == 0 {
                 due.push(format!("key {number} was removed, and its last packet did not come"));
-            } else if facts.standing == Standing::Enabled && facts.is_asked_for {
+            } else if facts.standing == Standing::Enabled
+                && facts.is_asked_for
+                // A registration whose borrowed socket was closed may end when its number is reused.
+                && facts.socket.strong_count() > 0
+            {
                 due.push(format!("key {number} was to make another packet"));
             } else if facts.standing == Standing::Enabled && is_level(facts.trigger) {
                 waiting.push((*number, facts.interest | facts.also, facts.socket.clone()));
