@@ -1,12 +1,12 @@
 //! Operations of a finishing port: those that wait for something new of a peer are cancelled, the
 //! others end by themselves.
 
-use super::{Operations, Plan};
-use crate::engine::context::{Name, kind_of, name_parts};
+use super::Operations;
+use crate::engine::context::{Name, name_parts};
 use crate::engine::queue::OpThread;
-use crate::state::operations::{EndReason, Op, OpEntry, OpQueues, OpTable, Step};
+use crate::state::operations::{EndReason, Op, OpEntry, OpQueues, OpTable};
 use crate::state::queue::{Node, NodeList, OP};
-use crate::state::slot::{Refusal, Slot};
+use crate::state::slot::Slot;
 use crate::sync::MutexGuard;
 use crate::types::error::{Call, Error};
 use crate::types::interest::Direction;
@@ -37,7 +37,8 @@ impl Operations {
                 self.cancel_reads(&mut queues, &mut ended);
             }
             let is_meant = |node| self.waits_inbound(entry, node);
-            let next = queues.cancel_some(self.nodes(), slot, poll, is_meant, &mut ended);
+            let reason = EndReason::Cancelled;
+            let next = queues.cancel_some(self.nodes(), slot, reason, poll, is_meant, &mut ended);
             let next_of_cancelled = self.cancel_sockets(&mut queues, slot, &mut ended);
             queues.begin_unasked(self.nodes(), &mut ended);
             drop(queues);
@@ -81,31 +82,22 @@ impl Operations {
         true
     }
 
-    /// Starts an operation of a finishing port that is cancelled before it is tried, and queues its
-    /// packet.
+    /// Cancels an operation of a finishing port that was started and waits, and queues its packet.
     #[cold]
     #[inline(never)]
-    pub(super) fn start_cancelled(
+    pub(super) fn cancel_started(
         &self,
         mut queues: MutexGuard<'_, OpQueues>,
         slot: &Slot,
         index: u32,
-        op_index: u32,
-        &Plan { call, direction, deadline, .. }: &Plan,
-        take_key: impl FnOnce(&OpQueues) -> Result<bool, Refusal>,
-    ) -> Result<Step, Error> {
-        take_key(&queues).map_err(|refusal| Error::new(call, kind_of(refusal)))?;
-        let (nodes, poll, node) = (self.nodes(), self.current_poll(), op_index | OP);
-        // Without this, it would not wait for an edge, and the caller would try it.
-        nodes.op(node).mark_unasked(false);
-        let step = queues.start(nodes, node, index, direction, deadline, false);
-        debug_assert_eq!(step, Step::Waits, "it is not known to be ready");
+        node: Node,
+    ) {
+        let (nodes, poll) = (self.nodes(), self.current_poll());
         let follow_up = queues.cancel(nodes, slot, node, EndReason::Cancelled, poll);
         drop(queues);
         if let Some(follow_up) = follow_up {
             self.see_to(follow_up, index, OpThread::ANY);
         }
-        Ok(step)
     }
 
     /// Returns what [`Operations::own_op`] returns, if the port is finishing.

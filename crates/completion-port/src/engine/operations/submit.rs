@@ -222,14 +222,11 @@ impl Operations {
         // The thread that closes the port stores the phase before it takes this lock to look for
         // pending operations. So either that thread sees this operation, or this one sees that the
         // port is closed.
-        if self.phase() != PortPhase::Open {
-            if !self.is_finishing() {
-                return Err(Error::new(plan.call, ErrorKind::Closed));
-            }
-            if plan.is_inbound(false) {
-                return self.start_cancelled(queues, slot, index, op_index, plan, take_key);
-            }
-        }
+        let is_cancelled = match self.phase() {
+            PortPhase::Open => false,
+            PortPhase::Finishing => plan.is_inbound(false),
+            _ => return Err(Error::new(plan.call, ErrorKind::Closed)),
+        };
         let is_ready =
             take_key(&queues).map_err(|refusal| Error::new(plan.call, kind_of(refusal)))?;
         let Plan { direction, deadline, .. } = *plan;
@@ -237,7 +234,17 @@ impl Operations {
         // Read before the lock is released: the operation may then complete immediately, and the
         // slot be reused.
         let name = name_of(index, slot.word().generation());
+        if is_cancelled {
+            // Without this, it would not wait for an edge, and the caller would try it.
+            self.nodes().op(node).mark_unasked(false);
+        }
+        let is_ready = is_ready && !is_cancelled;
         let step = queues.start(self.nodes(), node, index, direction, deadline, is_ready);
+        if is_cancelled {
+            debug_assert_eq!(step, Step::Waits, "it is not known to be ready");
+            self.cancel_started(queues, slot, index, node);
+            return Ok(step);
+        }
         if queues.is_shared {
             entry.timer().pull_in(deadline);
         } else if entry.timer().deadline() != deadline {

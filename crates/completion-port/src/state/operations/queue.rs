@@ -135,11 +135,6 @@ impl OpQueue {
         self.waiting.leave(ops, node);
     }
 
-    /// Removes and returns the first waiting operation.
-    pub(super) fn pop(&mut self, ops: &impl OpTable) -> Option<Node> {
-        self.waiting.pop(ops)
-    }
-
     /// Notes that a resource that no edge announces is available at `now`. Returns true if the
     /// first waiting operation should be tried then. An attempt in progress is repeated if it finds
     /// that the resource is missing.

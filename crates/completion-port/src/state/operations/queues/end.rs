@@ -52,30 +52,7 @@ impl OpQueues {
         poll: u32,
         ended: &mut NodeList,
     ) -> SlotStep {
-        let mut outcome = SlotStep::Nothing;
-        for direction in Direction::BOTH {
-            let queue = self.queue(direction);
-            if queue.is_empty() {
-                continue;
-            }
-            while let Some(node) = queue.pop(ops) {
-                let op = ops.op(node);
-                op.set_reason(reason);
-                op.set(Phase::Ended);
-                ended.push(ops, node);
-            }
-            // A direct attempt is not cancelled, since it is about to end.
-            if let Some(active) = queue.active_op()
-                && ops.op(active).reason() == EndReason::Done
-            {
-                ops.op(active).set_reason(reason);
-            }
-            let next = self.drop_ref_if_empty(slot, direction, poll);
-            if next != SlotStep::Nothing {
-                outcome = next;
-            }
-        }
-        outcome
+        self.cancel_some(ops, slot, reason, poll, |_| true, ended)
     }
 
     /// Ends the operations for which `is_meant` returns true, or makes them end at the next
@@ -84,6 +61,7 @@ impl OpQueues {
         &mut self,
         ops: &impl OpTable,
         slot: &Slot,
+        reason: EndReason,
         poll: u32,
         is_meant: impl Fn(Node) -> bool,
         ended: &mut NodeList,
@@ -96,12 +74,13 @@ impl OpQueues {
             }
             let mut next = queue.waiting().first();
             while let Some(node) = next {
+                let op = ops.op(node);
                 // Read this before the node moves to another list.
                 next = OpList::next(ops, node);
                 if is_meant(node) {
                     queue.leave(ops, node);
-                    ops.op(node).set_reason(EndReason::Cancelled);
-                    ops.op(node).set(Phase::Ended);
+                    op.set_reason(reason);
+                    op.set(Phase::Ended);
                     ended.push(ops, node);
                 }
             }
@@ -110,7 +89,7 @@ impl OpQueues {
                 && is_meant(active)
                 && ops.op(active).reason() == EndReason::Done
             {
-                ops.op(active).set_reason(EndReason::Cancelled);
+                ops.op(active).set_reason(reason);
             }
             let next = self.drop_ref_if_empty(slot, direction, poll);
             if next != SlotStep::Nothing {
