@@ -11,12 +11,12 @@ use std::{env, fs, io, process};
 
 use crate::compare::is_ours;
 use crate::report::{Cell, Quantity, Row};
-use crate::{files, posts, registration, single, timers};
+use crate::{files, in_flight, posts, registration, single, timers};
 
 /// A child's work, as given on its command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// `single`, `posts`, `timers`, `files` or `registration`.
+    /// `single`, `posts`, `timers`, `files`, `registration` or `datagrams`.
     pub(crate) bench: String,
     pub(crate) contender: String,
     /// Connections that are ready at the same time, or messages posted together.
@@ -40,6 +40,7 @@ impl Work {
             "registration" => {
                 registration::perform(&self.contender, self.amount)?.ok_or_else(unknown).map(drop)
             }
+            "datagrams" => in_flight::perform(&self.contender, self.amount)?.ok_or_else(unknown),
             _ => Err(unknown()),
         }
     }
@@ -55,7 +56,7 @@ struct Situation {
     amounts: [usize; 2],
 }
 
-const SITUATIONS: [Situation; 5] = [
+const SITUATIONS: [Situation; 6] = [
     Situation {
         bench: "single",
         title: "an event: wait, receive, arm (without what `bare` needs for sending and receiving)",
@@ -114,6 +115,13 @@ const SITUATIONS: [Situation; 5] = [
         ],
         sizes: &[1],
         amounts: [1000, 2000],
+    },
+    Situation {
+        bench: "datagrams",
+        title: "a datagram of 64 bytes: sent, and taken by the port",
+        contenders: &in_flight::NAMES,
+        sizes: &[1],
+        amounts: [1280, 5120],
     },
 ];
 
@@ -180,6 +188,9 @@ fn count_all(
             rows: situation.contenders.iter().filter(|name| counted(name)).map(row).collect(),
             ..Cell::default()
         };
+        if cell.rows.is_empty() {
+            continue;
+        }
         for size in situation.sizes {
             count_size(&mut cell, *size, situation.amounts, &|contender, amount| {
                 let (bench, contender) = (situation.bench.to_owned(), contender.to_owned());

@@ -56,6 +56,23 @@ const ENTRIES: [(&str, By); 5] = [
 /// Takes so often, in this way.
 type Take = fn(By, usize) -> io::Result<Counted>;
 
+/// The names of [`ENTRIES`].
+pub(crate) const NAMES: [&str; ENTRIES.len()] = {
+    let mut names = [""; ENTRIES.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = ENTRIES[index].0;
+        index += 1;
+    }
+    names
+};
+
+/// Sends and takes that many datagrams with one thread; `None` if there is no such entry.
+pub(crate) fn perform(name: &str, times: usize) -> io::Result<Option<()>> {
+    let Some((_, by)) = ENTRIES.iter().find(|entry| entry.0 == name) else { return Ok(None) };
+    alone::<UdpSocket>(*by, times).map(|_| Some(()))
+}
+
 /// A situation: its title, its threads, how it takes, and the price of taking once.
 type Situation = (&'static str, usize, Take, usize);
 

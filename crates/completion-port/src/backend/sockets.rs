@@ -90,6 +90,9 @@ pub(crate) enum Transport {
     /// As a stream, where a receive that returns fewer bytes than there was room for has left only
     /// an end, an error or an urgent mark: TCP.
     DrainedStream = 2,
+    /// In datagrams, whose full length a receive can return: UDP on Linux. A receive loses whatever
+    /// does not fit.
+    Datagrams = 3,
 }
 
 impl Transport {
@@ -98,13 +101,14 @@ impl Transport {
         match number {
             0 => Self::Messages,
             1 => Self::Stream,
-            _ => Self::DrainedStream,
+            2 => Self::DrainedStream,
+            _ => Self::Datagrams,
         }
     }
 
     /// Whether receives never cut anything off.
     pub(crate) fn is_stream(self) -> bool {
-        self != Self::Messages
+        matches!(self, Self::Stream | Self::DrainedStream)
     }
 
     /// Whether a receive that returns fewer bytes than there was room for has left no data.
@@ -230,6 +234,7 @@ pub(crate) trait Sockets: Send + Sync {
     fn receive_from(
         &self,
         descriptor: Descriptor,
+        transport: Transport,
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> SocketAttempt<(Received, Option<Address>)>;
 

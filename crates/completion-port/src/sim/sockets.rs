@@ -299,6 +299,7 @@ impl<T: OnKernel> Sockets for T {
     fn receive_from(
         &self,
         descriptor: Descriptor,
+        _transport: Transport,
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> SocketAttempt<(Received, Option<Address>)> {
         received(self.act(|state| state.receive(descriptor, room)))

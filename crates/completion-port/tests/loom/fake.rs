@@ -314,6 +314,7 @@ impl Sockets for Handle {
     fn receive_from(
         &self,
         _descriptor: Descriptor,
+        _transport: Transport,
         _room: &mut [&mut [MaybeUninit<u8>]],
     ) -> SocketAttempt<(Received, Option<Address>)> {
         SocketAttempt::Blocked

@@ -120,6 +120,11 @@ pub(in crate::sys) fn is_tcp(descriptor: Descriptor) -> bool {
     option(descriptor, libc::IPPROTO_TCP, libc::TCP_NODELAY).is_ok()
 }
 
+/// `MSG_TRUNC` is only a result here.
+pub(in crate::sys) fn is_udp(_descriptor: Descriptor) -> bool {
+    false
+}
+
 /// Reads report that the reading half was shut, so poll(2) is not needed for it.
 pub(in crate::sys) const READING_SHUT: i16 = 0;
 

@@ -106,6 +106,13 @@ pub(in crate::sys) fn is_tcp(descriptor: Descriptor) -> bool {
     number(descriptor, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP)
 }
 
+/// Returns whether a receive with `MSG_TRUNC` returns the full length of a datagram.
+///
+/// recv(2) names more kinds, of which some ignore it.
+pub(in crate::sys) fn is_udp(descriptor: Descriptor) -> bool {
+    number(descriptor, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_UDP)
+}
+
 /// Returns whether a layer lies between a TCP stream and its reader, such as the kernel's TLS.
 ///
 /// TLS keeps decrypted data, and it ends a read where the type of its records changes.

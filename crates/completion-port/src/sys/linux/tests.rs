@@ -278,6 +278,29 @@ fn a_record_is_cut_like_a_datagram() {
     assert_eq!(receive(&w, &ours, &[10]), Told::Blocked);
 }
 
+/// The number of a datagram socket may have passed to a stream before anything notices. The stream
+/// writes nothing then, so its bytes must not be believed.
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_stream_that_is_taken_for_datagrams_is_refused() {
+    let w = Native::new();
+    assert_eq!(w.0.transport(number(&w.udp())), Transport::Datagrams);
+    let refused = Told::Failed(ErrorKind::BadDescriptor, Some(libc::EBADF));
+    for with_address in [false, true] {
+        let (ours, theirs) = tcp_pair(&w);
+        assert_eq!(send(&w, &theirs, &[b"hello"]), Told::Done(5));
+        wait_for(&w, &ours, Facts::IN);
+        let mut room = cases::Room::new(&[8]);
+        let (ours, mut parts) = (number(&ours), room.parts());
+        let received = if with_address {
+            told(w.0.receive_from(ours, Transport::Datagrams, &mut parts)).blank()
+        } else {
+            told(w.0.receive(ours, Transport::Datagrams, &mut parts)).blank()
+        };
+        assert_eq!(received, refused);
+    }
+}
+
 /// This protocol completes a receive of zero bytes immediately, whether or not data has arrived.
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no sockets")]
@@ -353,7 +376,8 @@ fn addresses_are_those_that_the_standard_library_has() {
     let receiver = owned(UnixDatagram::bind(folder.join("receiver")).unwrap());
     sender.send_to(b"x", folder.join("receiver")).unwrap();
     let mut room = cases::Room::new(&[1]);
-    let (_, from) = done(w.0.receive_from(number(&receiver), &mut room.parts()));
+    let (_, from) =
+        done(w.0.receive_from(number(&receiver), Transport::Messages, &mut room.parts()));
     assert_eq!(from.and_then(|from| from.as_unix()?.as_pathname().map(Into::into)), Some(own));
     fs::remove_dir_all(&folder).unwrap();
 }
@@ -638,7 +662,8 @@ fn a_path_that_fills_its_address_is_that_of_a_peer() {
     let receiver = owned(UnixDatagram::bind(folder.join("receiver")).unwrap());
     sender.send_to(b"x", folder.join("receiver")).unwrap();
     let mut room = cases::Room::new(&[1]);
-    let (_, from) = done(w.0.receive_from(number(&receiver), &mut room.parts()));
+    let (_, from) =
+        done(w.0.receive_from(number(&receiver), Transport::Messages, &mut room.parts()));
     assert_eq!(from, Some(address));
     assert_eq!(from.unwrap().as_path(), Some(&*path));
     fs::remove_dir_all(&folder).unwrap();

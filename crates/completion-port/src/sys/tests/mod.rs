@@ -185,7 +185,8 @@ fn receive_from(
     sizes: &[usize],
 ) -> Told<(Vec<u8>, bool, Option<Address>)> {
     let mut room = Room::new(sizes);
-    match told(w.backend().receive_from(number(socket), &mut room.parts())) {
+    let transport = w.backend().transport(number(socket));
+    match told(w.backend().receive_from(number(socket), transport, &mut room.parts())) {
         Done((Received { len, is_cut }, from)) => Done((room.take(len), is_cut, from)),
         Blocked => Blocked,
         OutOfResources => OutOfResources,
@@ -828,12 +829,16 @@ fn transports_are_told_apart(w: &dyn World) {
     let (tcp, _) = tcp_pair(w);
     assert_eq!(transport(&tcp), Transport::DrainedStream);
     assert_eq!(transport(&w.unix_pair().0), Transport::Stream);
-    assert_eq!(transport(&w.udp()), Transport::Messages);
+    assert!(matches!(transport(&w.udp()), Transport::Messages | Transport::Datagrams));
     assert_eq!(transport(&w.unix_datagram_pair().0), Transport::Messages);
     assert_eq!(transport(&w.event()), Transport::Messages);
-    let drained = [Transport::Messages, Transport::Stream, Transport::DrainedStream]
-        .map(|transport| (transport.is_stream(), transport.is_drained_by_short_receive()));
-    assert_eq!(drained, [(false, false), (true, false), (true, true)]);
+    for (number, expected) in
+        [(false, false), (true, false), (true, true), (false, false)].into_iter().enumerate()
+    {
+        let transport = Transport::of(u8::try_from(number).unwrap());
+        assert_eq!(transport as usize, number);
+        assert_eq!((transport.is_stream(), transport.is_drained_by_short_receive()), expected);
+    }
 }
 
 fn what_is_no_socket_is_refused(w: &dyn World) {
@@ -853,13 +858,13 @@ fn what_is_no_socket_is_refused(w: &dyn World) {
 fn what_is_not_open_is_refused(w: &dyn World) {
     let refused = Failed(ErrorKind::BadDescriptor, Some(libc::EBADF));
     let address = w.unused_address();
-    for transport in [Transport::Messages, Transport::Stream] {
+    for transport in [Transport::Messages, Transport::Stream, Transport::Datagrams] {
         let mut room = Room::new(&[4]);
         let received = w.backend().receive(-1, transport, &mut room.parts());
         assert_eq!(told(received).blank(), refused);
+        let received = w.backend().receive_from(-1, transport, &mut room.parts());
+        assert_eq!(told(received).blank(), refused);
     }
-    let mut room = Room::new(&[4]);
-    assert_eq!(told(w.backend().receive_from(-1, &mut room.parts())).blank(), refused);
     assert_eq!(told(w.backend().send(-1, &[b"x"], None)).blank(), refused);
     assert_eq!(told(w.backend().accept(-1)).blank(), refused);
     assert_eq!(told(w.backend().begin_connect(-1, &address)), refused);

@@ -250,6 +250,31 @@ fn receive_of_stream(
     Ok(Received { len, is_cut: false })
 }
 
+/// Receives a datagram into one part, from a socket of [`Transport::Datagrams`].
+///
+/// recvmsg(2), which shows whether a datagram was cut for every kind of socket, costs the kernel a
+/// quarter more.
+fn receive_datagram(
+    descriptor: Descriptor,
+    room: &mut [MaybeUninit<u8>],
+    from: &mut RawAddress,
+) -> Result<Received, Code> {
+    let (place, size) = (room.as_mut_ptr().cast(), room.len());
+    let (address, len): (_, *mut libc::socklen_t) = (from.as_mut_ptr(), from.len_mut());
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    // SAFETY: recvfrom(2) writes at most `size` bytes at the first pointer. It reads a length at the
+    // third one, writes at most that many bytes at the second one, and the full length at the third.
+    // - valid for writes: `room` has `size` bytes, and is borrowed mutably during the call; the
+    //   others point into `from`, which is borrowed mutably, and whose length is that of its room.
+    let whole = repeat(|| unsafe { libc::recvfrom(descriptor, place, size, flags, address, len) })?;
+    if from.len() == 0 && whole > 0 {
+        // The number names another socket by now. With this flag, a TCP stream discards its bytes,
+        // and counts them although it has written none.
+        return Err(libc::EBADF);
+    }
+    Ok(Received { len: whole.min(size), is_cut: whole > size })
+}
+
 /// The flags of all sends: no signal, and no waiting.
 const SENDING: i32 = libc::MSG_DONTWAIT | calls::NO_SIGNAL;
 
@@ -360,6 +385,9 @@ impl Sockets for System {
         if calls::is_tcp(descriptor) && !calls::has_layer(descriptor) {
             return Transport::DrainedStream;
         }
+        if calls::is_udp(descriptor) {
+            return Transport::Datagrams;
+        }
         if is_stream(descriptor) { Transport::Stream } else { Transport::Messages }
     }
 
@@ -443,6 +471,9 @@ impl Sockets for System {
             [part] if transport.is_stream() && !part.is_empty() => {
                 receive_of_stream(descriptor, part)
             }
+            [part] if transport == Transport::Datagrams && !part.is_empty() => {
+                receive_datagram(descriptor, part, &mut RawAddress::room())
+            }
             room => receive_parts(descriptor, room, None),
         };
         received.map_or_else(not_received, SocketAttempt::Done)
@@ -451,10 +482,17 @@ impl Sockets for System {
     fn receive_from(
         &self,
         descriptor: Descriptor,
+        transport: Transport,
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> SocketAttempt<(Received, Option<Address>)> {
         let mut from = RawAddress::room();
-        match receive_parts(descriptor, room, Some(&mut from)) {
+        let received = match room {
+            [part] if transport == Transport::Datagrams && !part.is_empty() => {
+                receive_datagram(descriptor, part, &mut from)
+            }
+            room => receive_parts(descriptor, room, Some(&mut from)),
+        };
+        match received {
             Ok(received) => SocketAttempt::Done((received, from.address())),
             Err(code) => not_received(code),
         }

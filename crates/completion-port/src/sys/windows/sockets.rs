@@ -469,6 +469,7 @@ impl Sockets for Afd {
     fn receive_from(
         &self,
         descriptor: Descriptor,
+        _transport: Transport,
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> SocketAttempt<(Received, Option<Address>)> {
         let mut from = RawAddress::room();

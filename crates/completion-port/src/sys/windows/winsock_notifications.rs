@@ -617,9 +617,10 @@ impl Sockets for WinsockBackend {
     fn receive_from(
         &self,
         descriptor: Descriptor,
+        transport: Transport,
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> SocketAttempt<(Received, Option<Address>)> {
-        or_carried(self.rest.receive_from(descriptor, room), || {
+        or_carried(self.rest.receive_from(descriptor, transport, room), || {
             self.carries(descriptor) == Some(SystemTransfers::Datagrams)
                 && SystemTransfers::Datagrams.carries_receive(room)
         })

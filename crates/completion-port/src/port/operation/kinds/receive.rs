@@ -103,9 +103,10 @@ impl OperationKind for ReceiveFrom {
         target: AttemptTarget<'_>,
     ) -> SocketAttempt<Rest> {
         let mut sender = None;
-        let buffer = operation.buffer_mut();
-        let attempt = receive_into(buffer, progress, target.transport(), |room| {
-            target.system().receive_from(target.descriptor, room).map(|(received, address)| {
+        let (buffer, transport) = (operation.buffer_mut(), target.transport());
+        let attempt = receive_into(buffer, progress, transport, |room| {
+            let attempt = target.system().receive_from(target.descriptor, transport, room);
+            attempt.map(|(received, address)| {
                 sender = address;
                 received
             })
