@@ -68,6 +68,7 @@ pub use port::operation::{
 pub use port::packets::{Notified, Packet, Packets};
 pub use port::raw;
 pub use port::registration::{Id, Registration};
+pub use port::removal::Removal;
 pub use port::token::{OwnedReady, Ready};
 pub use port::{Port, PortBuilder, ThreadStats};
 pub use types::address::Address;

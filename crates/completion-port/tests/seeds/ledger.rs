@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::operations::Log;
+use crate::operations::{Log, Tray};
 use crate::port::raw::AnyTrigger;
 use crate::port::registration::Id;
 use crate::sim::{Conditions, Kernel, Socket};
 use crate::turns::{fail, point};
 use crate::types::interest::{Events, Interest};
 use crate::types::source::{BorrowedSource, Source};
-use crate::{OneShot, Persistent};
+use crate::{OneShot, Outcome, Persistent};
 
 /// The poster of messages whose order isn't checked.
 pub(crate) const NO_ORDER: usize = usize::MAX;
@@ -78,6 +78,8 @@ struct Letter {
     poster: usize,
     fate: Fate,
     alive: bool,
+    /// An operation makes it, and leaves none if it has no packet itself.
+    is_of_operation: bool,
     /// For a message posted for a later time: the earliest time at which it may come and, once
     /// known, the time at which it is due.
     time: Option<(Duration, Option<Duration>)>,
@@ -452,9 +454,18 @@ impl Ledger {
     /// [`NO_ORDER`].
     pub(crate) fn letter(self: &Arc<Self>, poster: usize) -> Message {
         let mut book = self.open();
-        book.letters.push(Letter { poster, fate: Fate::Made, alive: true, time: None });
+        let letter =
+            Letter { poster, fate: Fate::Made, alive: true, is_of_operation: false, time: None };
+        book.letters.push(letter);
         let number = book.letters.len() - 1;
-        Message { number, ledger: Arc::clone(self) }
+        Message { number, ledger: Arc::clone(self), operation: None }
+    }
+
+    /// Creates the message of an operation.
+    pub(crate) fn letter_of_operation(self: &Arc<Self>) -> Message {
+        let message = self.letter(NO_ORDER);
+        self.open().letters[message.number].is_of_operation = true;
+        message
     }
 
     /// A message is about to be posted.
@@ -624,7 +635,9 @@ impl Ledger {
                 left.push(format!("message {number} was leaked"));
             }
             // A port that is shut down doesn't wait for messages posted for a later time.
-            if letter.fate != Fate::Taken && letter.time.is_none() && !may_leave_messages {
+            let may_leave =
+                if letter.is_of_operation { may_leave_operations } else { may_leave_messages };
+            if letter.fate != Fate::Taken && letter.time.is_none() && !may_leave {
                 left.push(format!("message {number} was lost"));
             }
         }
@@ -705,6 +718,8 @@ impl Source for Key {
 pub(crate) struct Message {
     pub(crate) number: usize,
     ledger: Arc<Ledger>,
+    /// The operation that has made it, with its outcome.
+    pub(crate) operation: Option<(usize, Outcome<Tray>)>,
 }
 
 impl Drop for Message {

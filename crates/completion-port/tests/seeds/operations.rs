@@ -30,6 +30,8 @@ use crate::{
     SharedId, Started,
 };
 
+/// In place of the key of an operation without an association.
+const NO_KEY: u32 = u32::MAX;
 /// The most bytes in one direction: each byte has a distinct value.
 const MOST_BYTES: usize = 250;
 /// The most operations of one association: their numbers are bytes.
@@ -82,6 +84,8 @@ enum Sort {
     Receive,
     ReceiveFrom,
     Send,
+    /// A file read.
+    Read,
     /// A file write.
     Write,
 }
@@ -89,6 +93,10 @@ enum Sort {
 impl Sort {
     fn is_send(self) -> bool {
         matches!(self, Self::Send | Self::Write)
+    }
+
+    fn is_on_file(self) -> bool {
+        matches!(self, Self::Read | Self::Write)
     }
 
     fn has_buffer(self) -> bool {
@@ -102,6 +110,7 @@ impl Sort {
             Outcome::Received(..) => Self::Receive,
             Outcome::ReceivedFrom(..) => Self::ReceiveFrom,
             Outcome::Sent(..) => Self::Send,
+            Outcome::Read(..) => Self::Read,
             Outcome::Written(..) => Self::Write,
             other => fail(&format!("it was no such operation: {other:?}")),
         }
@@ -214,6 +223,22 @@ impl Log {
         number.map(|(number, op)| format!("operation {number}: {op:?}\n")).collect()
     }
 
+    /// Adds an operation that is about to be started. Returns its number.
+    fn add(&mut self, key: u32, sort: Sort, earliest: Option<Duration>) -> usize {
+        self.ops.push(Op {
+            key,
+            sort,
+            fate: Fate::Started,
+            began: 0,
+            started: None,
+            earliest,
+            latest: None,
+            bytes: None,
+            has_buffer: sort.has_buffer(),
+        });
+        self.ops.len() - 1
+    }
+
     /// Checks, at the end, that no operation, buffer or byte was lost and that no bytes were
     /// swapped.
     pub(crate) fn check(&self, may_leave: bool, left: &mut Vec<String>) {
@@ -267,13 +292,16 @@ impl Ledger {
     pub(crate) fn due_operations(&self, kernel: &Kernel, due: &mut Vec<String>) {
         let in_flight = self.log().in_flight();
         for OpRef { number, key, sort, latest } in in_flight {
-            if sort == Sort::Write && kernel.held_files() > 0 {
-                // The kernel may hold this write. A write that was not begun ends when it is
+            if sort.is_on_file() && kernel.held_files() > 0 {
+                // The kernel may hold it. An operation that was not begun ends when it is
                 // cancelled. That case (`FileScript::Queued`) is left to the conformance tests.
                 continue;
             }
-            let (socket, is_removed) =
-                self.with(key, |facts| (facts.socket.upgrade(), facts.removing));
+            let (socket, is_removed) = if key == NO_KEY {
+                (None, false)
+            } else {
+                self.with(key, |facts| (facts.socket.upgrade(), facts.removing))
+            };
             let shows = |wanted: &[Conditions]| {
                 let facts = socket.as_ref().map_or(Conditions::NONE, |it| kernel.facts(it));
                 wanted.iter().any(|wanted| facts.contains(*wanted))
@@ -285,7 +313,7 @@ impl Ledger {
             } else {
                 use Conditions as C;
                 let what = match sort {
-                    Sort::Write => Some("on a file has come back"),
+                    Sort::Read | Sort::Write => Some("on a file has come back"),
                     Sort::Send => Some("has room"),
                     Sort::Receive if shows(&[C::IN, C::RDHUP, C::HUP, C::ERR]) => {
                         Some("has something to receive")
@@ -547,20 +575,9 @@ impl World {
         }
         *count += 1;
         let in_link = *count;
-        let number = log.ops.len();
         let sort = link.sort_of(start);
+        let number = log.add(link.key, sort, earliest);
         log.last.insert(link.key, number);
-        log.ops.push(Op {
-            key: link.key,
-            sort,
-            fate: Fate::Started,
-            began: 0,
-            started: None,
-            earliest,
-            latest: None,
-            bytes: None,
-            has_buffer: sort.has_buffer(),
-        });
         drop(log);
         let began = self.ledger.now();
         self.ledger.log().ops[number].began = began;
@@ -581,7 +598,7 @@ impl World {
             (Sort::Receive, _) => Operation::recv(tray()),
             (Sort::ReceiveFrom, _) => Operation::recv_from(tray()),
             (Sort::Write, _) if in_link.is_multiple_of(2) => self.file.write_at(tray(), 0),
-            (Sort::Write, _) => Operation::write_at(tray(), 0),
+            (Sort::Read | Sort::Write, _) => Operation::write_at(tray(), 0),
             (Sort::Send, Kind::Datagrams) => {
                 let far = link.peer().expect("it is never reset");
                 Operation::send_to(tray(), far.address())
@@ -636,6 +653,74 @@ impl World {
             fail(&format!("operation {number} was refused, and has ended"));
         }
         op.fate = Fate::Refused;
+    }
+
+    /// Starts an operation on a file without an association. A message brings its outcome.
+    pub(crate) fn start_then_post(&self, start: Start) {
+        let deadline = start.microseconds.map(Duration::from_micros);
+        let earliest = deadline.map(|after| self.kernel.now() + after);
+        let sort = if start.send.is_some() { Sort::Write } else { Sort::Read };
+        let number = self.ledger.log().add(NO_KEY, sort, earliest);
+        let bytes = match sort {
+            Sort::Write => vec![1; start.bytes],
+            _ => Vec::with_capacity(start.bytes),
+        };
+        let tray = Tray { number, bytes, ledger: Arc::clone(&self.ledger) };
+        let operation = match sort {
+            Sort::Write => self.file.write_at(tray, 0),
+            _ => self.file.read_at(tray, 0),
+        };
+        let operation = match deadline {
+            Some(deadline) => operation.deadline(deadline),
+            None => operation,
+        };
+        let mut message = self.ledger.letter_of_operation();
+        let letter = message.number;
+        self.ledger.note(|| format!("  starts {number}: {start:?} for message {letter}"));
+        let ledger = Arc::clone(&self.ledger);
+        let started = self.port.start_then_post(operation, move |outcome| {
+            point();
+            ledger.posting(letter);
+            message.operation = Some((number, outcome));
+            message
+        });
+        match started {
+            Ok(operation) => self.started(number, start, Some(operation)),
+            Err(refused) => {
+                let kind = refused.kind();
+                expect(kind, &[ErrorKind::Closed], "start_then_post");
+                self.ledger.given_back(letter);
+                self.refused(number, kind, refused.into_parts().1);
+            }
+        }
+    }
+
+    /// Checks the outcome that a message has brought.
+    pub(crate) fn ended_by_message(&self, number: usize, outcome: Outcome<Tray>) {
+        self.taken(number, &outcome);
+        let (now, error) = (self.kernel.now(), outcome.error().map(|error| error.kind()));
+        let count = match &outcome {
+            Outcome::Read(result, _) | Outcome::Written(result, _) => result.as_ref().ok().copied(),
+            other => fail(&format!("it was no such operation: {other:?}")),
+        };
+        let sort = Sort::of(&outcome);
+        let Some(tray) = outcome.into_buffer() else {
+            fail(&format!("the buffer of operation {number} did not come back"))
+        };
+        let log = self.ledger.log();
+        let Op { key, sort: was, earliest, .. } = log.ops[number];
+        drop(log);
+        if key != NO_KEY || sort != was {
+            fail(&format!("operation {number} of key {key}, {was:?}, came as {sort:?}"));
+        }
+        match error {
+            None if count != Some(tray.bytes.len()) => {
+                fail(&format!("operation {number} has brought {count:?} of {:?}", tray.bytes));
+            }
+            None | Some(ErrorKind::Cancelled) => {}
+            Some(ErrorKind::TimedOut) if earliest.is_some_and(|earliest| earliest <= now) => {}
+            Some(error) => fail(&format!("operation {number} has failed: {error:?}")),
+        }
     }
 
     fn start_shared(&self, link: &Link, start: Start) {
@@ -725,6 +810,7 @@ impl World {
         let (Outcome::Received(_, Tray { number: named, .. })
         | Outcome::ReceivedFrom(_, Tray { number: named, .. })
         | Outcome::Sent(_, Tray { number: named, .. })
+        | Outcome::Read(_, Tray { number: named, .. })
         | Outcome::Written(_, Tray { number: named, .. })) = outcome
         else {
             return self.count_taken(number);

@@ -63,6 +63,14 @@ pub(crate) enum Step {
     Forget {
         which: usize,
     },
+    /// Removes a registration, and takes its key if nothing is using it.
+    RemoveNow {
+        which: usize,
+    },
+    /// Starts an operation on a file without an association. A message brings its outcome.
+    StartThenPost {
+        start: Start,
+    },
     Post {
         messages: usize,
     },
@@ -210,6 +218,10 @@ pub(crate) enum Habit {
     Post,
     /// Posts this many messages to its own thread.
     PostAfter(usize),
+    /// Posts this many messages to its own thread, each of which displaces the one before.
+    PostNext(usize),
+    /// Exchanges the key of its token.
+    MapKey,
     /// Calls `enable_also` for OUT on this or another registration, and rearms unchanged.
     Wake(usize),
     /// Leaves the rest of the batch unread.
@@ -231,6 +243,8 @@ pub(crate) struct Worker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Shutdown,
+    /// Shuts down gracefully, with a deadline after this many microseconds.
+    Finish(u64),
     Close,
     Abandon,
 }
@@ -244,6 +258,8 @@ pub(crate) struct Program {
     pub(crate) tcp: bool,
     /// Packets come without tokens.
     pub(crate) cloned: bool,
+    /// After how many microseconds another thread runs beside the computing ones.
+    pub(crate) overcommit: Option<u64>,
     /// How the kernel treats file operations.
     pub(crate) files: FileScript,
     pub(crate) end: End,
@@ -393,6 +409,19 @@ fn add_connections(lot: &mut Lot, steps: &mut Vec<Step>) {
     }
 }
 
+/// Inserts steps into an actor's steps that remove registrations at once, or use a file without an
+/// association.
+fn add_late_steps(lot: &mut Lot, steps: &mut Vec<Step>) {
+    for _ in 0..1 + lot.below(8) {
+        let step = if lot.once_in(2) {
+            Step::RemoveNow { which: lot.below(8) }
+        } else {
+            Step::StartThenPost { start: Start::drawn(|bound| lot.below(bound)) }
+        };
+        steps.insert(lot.below(steps.len() + 1), step);
+    }
+}
+
 fn habit(lot: &mut Lot, sleeps: bool, reads: bool) -> Habit {
     if reads && !lot.once_in(6) {
         return lot.pick(&[
@@ -448,6 +477,7 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
         hides_switches: false,
         tcp: false,
         cloned: false,
+        overcommit: None,
         files: FileScript::Done,
         end: End::Shutdown,
         ends_early: false,
@@ -590,7 +620,20 @@ impl Program {
                 add_connections(connections, steps);
             }
         }
-        Self {
+        let late = &mut Lot::new(seed, 12);
+        if late.once_in(3) {
+            actors.iter_mut().for_each(|steps| add_late_steps(late, steps));
+        }
+        let mut workers: Vec<Worker> = workers;
+        if late.once_in(3) {
+            for worker in &mut workers {
+                let count = late.pick(&[1, 2, 5]);
+                worker.habits.push(late.pick(&[Habit::PostNext(count), Habit::MapKey]));
+            }
+        }
+        let overcommit = late.pick(&[None, None, None, Some(50), Some(2_000)]);
+        let gracefully = late.pick(&[None, None, Some(0), Some(300), Some(20_000)]);
+        let mut program = Self {
             limit: 1 + lot.below(4),
             detection: lot.pick(&[
                 BlockDetection::Automatic,
@@ -602,6 +645,7 @@ impl Program {
             hides_switches: lot.once_in(3),
             tcp: lot.once_in(2),
             cloned: lot.once_in(4),
+            overcommit,
             files: more.pick(&[
                 FileScript::Done,
                 FileScript::Queued,
@@ -612,7 +656,11 @@ impl Program {
             ends_early: lot.once_in(5),
             workers,
             actors,
+        };
+        if let (End::Shutdown, Some(microseconds)) = (program.end, gracefully) {
+            program.end = End::Finish(microseconds);
         }
+        program
     }
 
     /// Returns the number of parts that can be left out.
@@ -665,6 +713,7 @@ impl Program {
         !self.has(|habit| matches!(habit, Habit::Blocking(_) | Habit::Sleep(_) | Habit::Drop))
             && !self.does(|step| matches!(step, Step::Wait { .. }))
             && self.workers.iter().all(|worker| worker.limits.is_empty())
+            && self.overcommit.is_none()
     }
 
     /// Returns whether messages may be dropped with the port: it is abandoned, or the last thread

@@ -15,7 +15,7 @@ use crate::sim::{Kernel, Socket};
 use crate::turns::{self, Joiner, fail, point};
 use crate::{
     Batch, BlockDetection, Changes, ErrorKind, Events, Id, Interest, OneShot, OpId, OwnedReady,
-    Packet, Port, Ready, Refused, Registration, SharedFile, TimerId,
+    Packet, Port, Ready, Refused, Registration, Removal, SharedFile, TimerId,
 };
 
 type Token = OwnedReady<Key, Message, Tray>;
@@ -208,6 +208,11 @@ impl World {
                 let forgotten = self.port.raw().forget(id);
                 self.ledger.with(key, |facts| facts.is_doubtful |= forgotten.is_ok());
             }
+            Step::RemoveNow { which } => {
+                let Some((key, id)) = self.which(which) else { return };
+                self.remove_now(key, id);
+            }
+            Step::StartThenPost { start } => self.start_then_post(start),
             Step::Post { messages } => (0..messages).for_each(|_| self.post(actor)),
             Step::PostAt { microseconds } => self.post_at(microseconds),
             Step::Cancel { which } => self.cancel(which),
@@ -344,6 +349,21 @@ impl World {
         }
     }
 
+    fn remove_now(&self, key: u32, id: Id) {
+        let began = self.ledger.changing(key, false);
+        match self.port.remove_now(id) {
+            Ok(Removal::Key(back)) => {
+                if back.number != key {
+                    fail(&format!("key {} came back instead of {key}", back.number));
+                }
+                // Nothing had the key, and no packet follows.
+                self.ledger.last_packet(key, began);
+            }
+            Ok(Removal::PacketFollows) => self.ledger.changed(key, began, Change::Removed),
+            Err(error) => expect(error.kind(), &REFUSALS, "remove_now"),
+        }
+    }
+
     fn post(&self, poster: usize) {
         self.post_by(poster, |message| self.port.post(message));
     }
@@ -383,6 +403,10 @@ impl World {
 
     fn post_after(&self) {
         self.post_by(NO_ORDER, |message| self.port.post_after(message));
+    }
+
+    fn post_next(&self) {
+        self.post_by(NO_ORDER, |message| self.port.post_next(message));
     }
 
     fn post_by(&self, poster: usize, post: impl FnOnce(Message) -> Result<(), Refused<Message>>) {
@@ -492,10 +516,13 @@ impl World {
         hands: &mut Hands<'p>,
     ) {
         match packet {
-            Packet::Posted(message) => {
+            Packet::Posted(mut message) => {
                 self.ledger.note(|| format!("takes message {}", message.number));
                 self.ledger.taken(worker, message.number, self.kernel.now());
                 self.before(worker, habit);
+                if let Some((operation, outcome)) = message.operation.take() {
+                    self.ended_by_message(operation, outcome);
+                }
             }
             Packet::Ready(ready) => {
                 let (key, events) = (ready.key().number, ready.events());
@@ -565,6 +592,9 @@ impl World {
             Habit::PostAfter(count) if turns::lot_below(2 * count) == 0 => {
                 (0..count).for_each(|_| self.post_after());
             }
+            Habit::PostNext(count) if turns::lot_below(2 * count) == 0 => {
+                (0..count).for_each(|_| self.post_next());
+            }
             Habit::Wake(which) if turns::lot_below(2) == 0 => {
                 self.enable_also(which, Interest::OUT);
             }
@@ -599,6 +629,18 @@ impl World {
         } else {
             None
         };
+        if habit == Habit::MapKey && !is_over {
+            ready = match ready.map_key(|former| former.clone()) {
+                Ok(ready) => ready,
+                Err(refused) => {
+                    self.ledger.over(key);
+                    return expect(refused.kind(), &REFUSALS, "map_key");
+                }
+            };
+            if ready.key().number != key {
+                fail("another key is in the token");
+            }
+        }
         let outcome = match habit {
             _ if is_over => {
                 self.ledger.over(key);
@@ -879,6 +921,9 @@ impl World {
         self.ledger.note(|| format!("{:?}", self.program.end));
         match self.program.end {
             End::Shutdown => self.port.shutdown().unwrap(),
+            End::Finish(microseconds) => {
+                self.port.shutdown_gracefully(Duration::from_micros(microseconds)).unwrap();
+            }
             End::Close => self.port.close(),
             End::Abandon => self.port.raw().abandon(),
         }
@@ -900,13 +945,16 @@ fn run_inside(program: &Program, writes_notes: bool) {
         order: program.keeps_order(),
     };
     let ledger = Ledger::new(exact, writes_notes);
-    let port: Port<Key, Message, Tray> = Port::builder()
+    let port = Port::builder()
         .buffers()
         .concurrency(program.limit)
         .block_detection(program.detection)
-        .one_shot_kernel(program.one_shot_kernel)
-        .build_simulated(&kernel)
-        .unwrap();
+        .one_shot_kernel(program.one_shot_kernel);
+    let port = match program.overcommit {
+        Some(after) => port.overcommit_after(Duration::from_micros(after)),
+        None => port,
+    };
+    let port: Port<Key, Message, Tray> = port.build_simulated(&kernel).unwrap();
     let world = Arc::new(World {
         kernel: kernel.clone(),
         port: Arc::new(port),
@@ -981,7 +1029,7 @@ fn run_inside(program: &Program, writes_notes: bool) {
     }
     workers.into_iter().for_each(Joiner::join);
     finish_mail(&world);
-    if program.end == End::Shutdown && world.port.stats().registered != 0 {
+    if matches!(program.end, End::Shutdown | End::Finish(_)) && world.port.stats().registered != 0 {
         fail("a port that was shut down has registrations");
     }
     search::count(turns::points(), world.port.stats().packets.total());
