@@ -229,7 +229,7 @@ impl Context {
     /// It consists of the op index and how often that was used before.
     #[inline]
     pub(crate) fn operation_of(&self, op_index: u32) -> u64 {
-        u64::from(self.nodes.op_at(op_index).uses()) << 32 | u64::from(op_index)
+        self.nodes.op_at(op_index).name(op_index)
     }
 
     #[inline]

@@ -114,19 +114,18 @@ impl Handler {
 
     /// Arms the registration again, either as a thread with a worker or as any other thread.
     pub(crate) fn rearm(&self, drained: Drained, with_worker: bool) {
-        self.put_back(drained, with_worker, false);
+        let slot = self.engine.slot(name_parts(self.name).0);
+        let mine = || with_worker.then(|| Arc::clone(&self.worker));
+        let back = KeyReturn { mode: Some(LEVEL), timed: false, drained };
+        self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
     }
 
     /// The same, and asks for another packet.
     pub(crate) fn again(&self, drained: Drained, with_worker: bool) {
-        self.put_back(drained, with_worker, true);
-    }
-
-    fn put_back(&self, drained: Drained, with_worker: bool, again: bool) {
         let slot = self.engine.slot(name_parts(self.name).0);
         let mine = || with_worker.then(|| Arc::clone(&self.worker));
-        let back = KeyReturn { mode: Some(LEVEL), timed: false, again, drained };
-        self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
+        let back = (LEVEL, drained);
+        self.engine.put_back_again(Call::Rearm, slot, self.name, back, mine).unwrap();
     }
 }
 

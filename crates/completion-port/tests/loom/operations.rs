@@ -29,7 +29,7 @@ use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
 
 /// A return of the token that parks the registration.
-const PARKED: KeyReturn = KeyReturn { mode: None, timed: false, again: false, drained: NO_HINT };
+const PARKED: KeyReturn = KeyReturn { mode: None, timed: false, drained: NO_HINT };
 
 /// The data of an operation, and its result.
 #[derive(Clone, Copy, Debug, Default)]
@@ -921,7 +921,7 @@ impl Harbour {
         let deadline_timer = self.engine.deadline_timer(index, Call::Rearm).unwrap();
         deadline_timer.set_deadline(at);
         let slot = self.engine.slot(index);
-        let back = KeyReturn { mode: Some(LEVEL), timed: true, again: false, drained: NO_HINT };
+        let back = KeyReturn { mode: Some(LEVEL), timed: true, drained: NO_HINT };
         let mine = || worker.map(Arc::clone);
         self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
         self.engine.revalidate_deadline_timer(index, deadline_timer);
@@ -1222,8 +1222,7 @@ fn a_registration_that_becomes_shared_is_not_made_one_shot() {
         harbour.take_back().unwrap();
         let slot = harbour.engine.slot(name_parts(harbour.name).0);
         // It is persistent, and operations don't share its key.
-        let back =
-            KeyReturn { mode: Some(PERSISTENT), timed: false, again: false, drained: NO_HINT };
+        let back = KeyReturn { mode: Some(PERSISTENT), timed: false, drained: NO_HINT };
         harbour.engine.put_back(Call::Rearm, slot, harbour.name, back, || None).unwrap();
         fn enable(harbour: &Harbour) -> Result<(), ErrorKind> {
             let enabled = harbour.engine.enable(harbour.name, LEVEL, || NO_HINT, || None);

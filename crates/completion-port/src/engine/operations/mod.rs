@@ -85,7 +85,7 @@ impl OpRef<'_> {
     /// Returns the operation's own name: its op index, and how often that index was used before.
     #[inline]
     pub(crate) fn name(&self) -> u64 {
-        u64::from(self.op.uses()) << 32 | u64::from(self.op_index)
+        self.op.name(self.op_index)
     }
 
     /// Returns the name of the operation's registration.

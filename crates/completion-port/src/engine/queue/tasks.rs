@@ -18,12 +18,14 @@ impl Queue {
 
     /// Notes whether the operation that is about to start with this op index is a task.
     ///
-    /// Also notes whether its first attempt waits for nothing but its turn.
+    /// Also notes whether its first attempt waits for nothing but its turn. Returns what
+    /// [`operation_of`](Self::operation_of) returns.
     #[inline]
-    pub(crate) fn mark(&self, op_index: u32, is_task: bool, begins_unasked: bool) {
+    pub(crate) fn mark(&self, op_index: u32, is_task: bool, begins_unasked: bool) -> u64 {
         let op = self.nodes().op_at(op_index);
         op.mark_task(is_task);
         op.mark_unasked(begins_unasked);
+        op.name(op_index)
     }
 
     fn is_task(&self, node: Node) -> bool {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::{KeyReturn, Registry};
+use super::Registry;
 use crate::backend::reactor::Until;
 use crate::engine::context::{Name, PortPhase, kind_of, name_parts};
 use crate::engine::worker::Worker;
@@ -42,19 +42,20 @@ impl Registry {
         slot.rearm(mode, timed, drained, self.current_poll())
     }
 
-    /// Takes the key back from the token of a held registration, and arms it with `mode` or parks
-    /// it.
+    /// Takes the key back from the token of a held registration by `put_back`, which gets the
+    /// number of the current poll, and returns what the slot requires.
     ///
-    /// It is parked if `mode` is `None`. On failure the caller gets the key back, and the
-    /// registration has ended.
+    /// It is armed with `mode`, or parked if that is `None`. On failure the caller gets the key
+    /// back, and the registration has ended.
+    #[inline]
     pub(in crate::engine) fn put_back(
         &self,
         call: Call,
         slot: &Slot,
         name: Name,
-        KeyReturn { mode, timed, again, drained }: KeyReturn,
-        worker: impl FnOnce() -> Option<Arc<Worker>>,
-    ) -> Result<(), Error> {
+        mode: Option<Mode>,
+        put_back: impl FnOnce(u32) -> SlotStep,
+    ) -> Result<SlotStep, Error> {
         self.may_put_back(call, slot)?;
         if let Some(mode) = mode {
             if self.has_no_readiness(slot, name) {
@@ -66,23 +67,9 @@ impl Registry {
         }
         // As in `rearm`.
         barrier(&slot.link);
-        let poll = self.current_poll();
-        let next = if again {
-            slot.put_back_again(drained, poll)
-        } else {
-            slot.put_back(mode, timed, drained, poll)
-        };
-        match next {
-            SlotStep::Nothing => Ok(()),
+        match put_back(self.current_poll()) {
             SlotStep::Gone => Err(Error::new(call, ErrorKind::NotRegistered)),
-            SlotStep::Queue if again => {
-                self.submit_own(name_parts(name).0, worker().as_deref());
-                Ok(())
-            }
-            next => {
-                self.follow(next, name_parts(name).0, worker().as_deref());
-                Ok(())
-            }
+            next => Ok(next),
         }
     }
 

@@ -53,8 +53,6 @@ pub(crate) struct KeyReturn {
     pub(crate) mode: Option<Mode>,
     /// The arming has a deadline.
     pub(crate) timed: bool,
-    /// It is armed as before, and a packet comes whatever the kernel reports.
-    pub(crate) again: bool,
     pub(crate) drained: Drained,
 }
 

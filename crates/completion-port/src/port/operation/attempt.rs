@@ -57,12 +57,6 @@ impl<'e> AttemptTarget<'e> {
         file.map_or(Ok(()), |file| file.check(self.system().kernel_id()))
     }
 
-    /// Returns the number of `file`, or of the registration's own.
-    #[inline]
-    pub(super) fn file_number(self, file: Option<&SharedFile>) -> Descriptor {
-        file.map_or(self.descriptor, SharedFile::descriptor)
-    }
-
     /// Returns whether immediate reads from `file`, or from the registration's own, are tried.
     #[inline]
     pub(super) fn reads_now(self, file: Option<&SharedFile>) -> bool {

@@ -4,7 +4,6 @@ use crate::backend::Backend;
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{EndReason, Plan};
 use crate::memory::cells::Cell;
-use crate::port::Store;
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
 use crate::types::error::{Call, Error, ErrorKind, Fault};
 use crate::types::interest::Direction;
@@ -99,18 +98,14 @@ pub(crate) struct OpData<B> {
     pub(crate) name: OpId,
 }
 
-impl<K, B> Store<K, B> {
-    /// Puts an operation that has not begun into its cell. The caller owns the op index. Returns
-    /// the cell.
+impl<B> Operation<B> {
+    /// Puts the operation, which has not begun, into its cell. The caller owns the op index.
+    ///
+    /// Finding the cell is left to the caller: that may panic, and the operation would be copied
+    /// first if the same function could drop it.
     #[inline]
     #[allow(clippy::multiple_unsafe_ops_per_block, reason = "each writes another field")]
-    pub(in crate::port) fn load(
-        &self,
-        op_index: u32,
-        operation: Operation<B>,
-        brings: Brings,
-    ) -> &Cell<OpData<B>> {
-        let cell = self.operations.at(op_index);
+    pub(in crate::port) fn load(self, cell: &Cell<OpData<B>>, brings: Brings) {
         let place = cell.place();
         let Progress { stage, is_cut, len, socket, fault } = Progress::default();
         // A value as a whole would be built elsewhere and then copied.
@@ -122,7 +117,7 @@ impl<K, B> Store<K, B> {
         // - nothing else: the op index belongs to the caller until the operation is in flight,
         //   either by its token or because it was just reserved.
         unsafe {
-            (&raw mut (*place).operation).write(operation);
+            (&raw mut (*place).operation).write(self);
             (&raw mut (*place).progress.stage).write(stage);
             (&raw mut (*place).progress.is_cut).write(is_cut);
             (&raw mut (*place).progress.len).write(len);
@@ -134,7 +129,6 @@ impl<K, B> Store<K, B> {
             (&raw mut (*place).association).write(0);
             (&raw mut (*place).name).write(OpId(0));
         }
-        cell
     }
 }
 

@@ -112,7 +112,8 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             }
         };
         let plan = operation.plan(engine.backend());
-        let cell = store.load(op_index, operation, Brings::Message);
+        let cell = store.operations.at(op_index);
+        operation.load(cell, Brings::Message);
         // SAFETY: `put` requires that the caller owns the cell and that it is empty.
         // - owned: this thread holds the slot;
         // - empty: its former operation's message was taken before the slot was freed.

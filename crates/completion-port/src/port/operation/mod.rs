@@ -220,6 +220,7 @@ impl<B> Operation<B> {
     }
 
     /// Releases the file, if it is not that of the registration. The operation has ended.
+    #[inline]
     pub(super) fn release_file(&mut self) {
         if !self.uses_the_key() {
             self.detail = Detail::None;

@@ -113,16 +113,16 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             Err(error) => return Err(refuse(error, operation)),
         };
         let is_of_file = operation.is_of_file();
-        if is_of_file {
-            engine.mark(op_index, false, false);
+        let name = OpId(if is_of_file {
+            engine.mark(op_index, false, false)
         } else {
-            engine.mark(op_index, operation.is_task(), operation.begins_unasked());
-        }
-        let name = OpId(engine.operation_of(op_index));
+            engine.mark(op_index, operation.is_task(), operation.begins_unasked())
+        });
         if traces_packets() {
             engine.trace_started(id.0, call);
         }
-        let cell = store.load(op_index, operation, Brings::Clone);
+        let cell = store.operations.at(op_index);
+        operation.load(cell, Brings::Clone);
         if is_of_file {
             return match store.share_on_file(cell, id.0, op_index, &plan, now) {
                 Ok(step) => Ok((op_index, name, step)),

@@ -1,7 +1,6 @@
 //! Returning a token for one more packet.
 
 use super::{Held, Ready};
-use crate::engine::KeyReturn;
 use crate::memory::trace::traces_packets;
 use crate::port::current::current_worker;
 use crate::types::error::{Call, Refused};
@@ -72,8 +71,8 @@ impl<K, B> Held<'_, K, B> {
     fn report_again(self) -> Result<(), Refused<K>> {
         let (engine, worker) = (&self.store.engine, || current_worker(&self.store.engine));
         let (name, mode) = (self.name(), self.slot.word().mode());
-        let back = KeyReturn { mode: Some(mode), timed: false, again: true, drained: self.drained };
-        let accepted = engine.put_back(Call::Rearm, self.slot, name, back, worker);
+        let back = (mode, self.drained);
+        let accepted = engine.put_back_again(Call::Rearm, self.slot, name, back, worker);
         // On refusal the slot is still held.
         accepted.map_err(|error| self.refuse_with(error))?;
         if traces_packets() {

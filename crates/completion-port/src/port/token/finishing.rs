@@ -45,7 +45,9 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// Puts a cancelled operation into its cell.
     fn load_cancelled(&self, op_index: u32, operation: Operation<B>) {
         self.trace_started(&operation);
-        settle(self.held.store.load(op_index, operation, Brings::Token), EndReason::Cancelled);
+        let cell = self.held.store.operations.at(op_index);
+        operation.load(cell, Brings::Token);
+        settle(cell, EndReason::Cancelled);
     }
 
     /// Queues the packet of an operation that is cancelled before it is tried.

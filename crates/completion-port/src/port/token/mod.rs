@@ -410,7 +410,7 @@ impl<K, B> Held<'_, K, B> {
     fn put_back(self, call: Call, mode: Option<Mode>, timed: bool) -> Result<(), Refused<K>> {
         let (engine, worker) = (&self.store.engine, || current_worker(&self.store.engine));
         let name = self.name();
-        let back = KeyReturn { mode, timed, again: false, drained: self.drained };
+        let back = KeyReturn { mode, timed, drained: self.drained };
         let accepted = engine.put_back(call, self.slot, name, back, worker);
         // On refusal the slot is still held.
         accepted.map_err(|error| self.refuse_with(error))

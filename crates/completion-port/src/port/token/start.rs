@@ -181,12 +181,14 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             },
         };
         let Some(direction) = self.awaits_edge(&operation) else {
-            let cell = self.held.store.load(op_index, operation, Brings::Token);
+            let cell = self.held.store.operations.at(op_index);
+            operation.load(cell, Brings::Token);
             return self.start_by_trying(cell, op_index, entry);
         };
         let deadline = operation.ends_at(self.held.store.engine.backend());
         self.trace_started(&operation);
-        let cell = self.held.store.load(op_index, operation, Brings::Token);
+        let cell = self.held.store.operations.at(op_index);
+        operation.load(cell, Brings::Token);
         let held = self.into_held();
         let (name, step) = held.lend_to_wait(op_index, entry, direction, deadline);
         if let Ok(Step::Waits) = step {
@@ -203,10 +205,9 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         op_index: u32,
         entry: &'p OpEntry,
     ) -> Result<OpId, Refused<(K, Operation<B>)>> {
-        let attempt = self.try_first(cell, op_index, entry);
-        if attempt.is_over() && !self.held.store.engine.forked() {
+        let Some(attempt) = self.try_first(cell, op_index, entry) else {
             return self.into_held().end_by_packet(cell, op_index);
-        }
+        };
         match self.put_in_flight(cell, op_index, entry, attempt)? {
             Started::InFlight(name) => Ok(name),
             Started::Completed(Ended { held, cell }) => held.end_by_packet(cell, op_index),
@@ -254,7 +255,8 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         if let Some(direction) = self.awaits_edge(&operation) {
             let deadline = operation.ends_at(self.held.store.engine.backend());
             self.trace_started(&operation);
-            let cell = self.held.store.load(op_index, operation, Brings::Token);
+            let cell = self.held.store.operations.at(op_index);
+            operation.load(cell, Brings::Token);
             let held = self.into_held();
             let (name, step) = held.lend_to_wait(op_index, entry, direction, deadline);
             if let Ok(Step::Waits) = step {
@@ -263,9 +265,9 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             let lent = StartingOp { held, cell, name, step };
             return lent.go_on(op_index, None).map(into_started);
         }
-        let cell = self.held.store.load(op_index, operation, Brings::Token);
-        let attempt = self.try_first(cell, op_index, entry);
-        if !attempt.is_over() || self.held.store.engine.forked() {
+        let cell = self.held.store.operations.at(op_index);
+        operation.load(cell, Brings::Token);
+        if let Some(attempt) = self.try_first(cell, op_index, entry) {
             return self.put_in_flight(cell, op_index, entry, attempt).map(into_started);
         }
         if traces_packets() {
@@ -309,6 +311,9 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ///
     /// While the token exists, nothing else of its registration is in flight, and no other thread
     /// knows of the operation yet. If the buffer's code panics, the token ends the registration.
+    ///
+    /// Returns `None` if the operation is done, and otherwise what the attempt has shown. After a
+    /// fork by the buffer's code, the child gets the result in any case.
     #[allow(clippy::inline_always, reason = "a part of the two that call it")]
     #[inline(always)]
     fn try_first(
@@ -316,7 +321,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         cell: &Cell<OpData<B>>,
         op_index: u32,
         entry: &OpEntry,
-    ) -> SocketAttempt<Rest> {
+    ) -> Option<SocketAttempt<Rest>> {
         let Held { store, slot, drained, .. } = self.held;
         let engine = &store.engine;
         let loaded = UnstartedOp(cell);
@@ -332,17 +337,22 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let attempt = data.attempt(|| AttemptTarget { engine, slot, entry, op_index, descriptor });
         std::mem::forget(loaded);
         match attempt {
-            // The received data may precede an end, which no further edge reports.
-            SocketAttempt::Done(Rest::Nothing) if !slot.word().is_plain() => {}
-            SocketAttempt::Done(Rest::Nothing) | SocketAttempt::Blocked => {
+            SocketAttempt::Done(rest) => {
+                // The received data may precede an end, which no further edge reports.
+                if rest == Rest::Nothing && slot.word().is_plain() {
+                    self.held.drained = drained.and(Drained::of(data.direction()));
+                }
+                self.held.events = Events::NONE;
+                if !engine.forked() {
+                    return None;
+                }
+            }
+            SocketAttempt::Blocked => {
                 self.held.drained = drained.and(Drained::of(data.direction()));
             }
             _ => {}
         }
-        if attempt.is_over() {
-            self.held.events = Events::NONE;
-        }
-        attempt
+        Some(attempt)
     }
 
     /// Puts an operation in its cell in flight, with the key, unless the first attempt prevents

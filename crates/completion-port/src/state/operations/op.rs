@@ -80,6 +80,12 @@ impl Op {
         (claim >> u32::BITS) as u32
     }
 
+    /// Returns the name of the operation at `op_index`: that, and how often it was used before.
+    #[inline]
+    pub(crate) fn name(&self, op_index: u32) -> u64 {
+        u64::from(self.uses()) << 32 | u64::from(op_index)
+    }
+
     /// Returns the number of previous uses. Whatever the caller reads afterwards belongs to this
     /// use or to a later one.
     pub(super) fn uses_before(&self) -> u32 {
@@ -140,12 +146,14 @@ impl Op {
     }
 
     /// Sets whether the next operation that uses this `Op` is a task.
+    #[inline]
     pub(crate) fn mark_task(&self, is_task: bool) {
         self.is_task.store(is_task, Relaxed);
     }
 
     /// Sets whether the first attempt at the next operation waits only for its turn, and not for an
     /// edge.
+    #[inline]
     pub(crate) fn mark_unasked(&self, begins_unasked: bool) {
         self.begins_unasked.store(begins_unasked, Relaxed);
     }

@@ -401,14 +401,14 @@ impl Word {
             return (self, SlotStep::Gone);
         }
         let word = self.without(HELD);
-        if word.is_finishing() {
-            return (word.without(COLLECTED).with(REMOVING | QUEUED), SlotStep::Queue);
-        }
-        if word.has(COLLECTED) {
-            return (word, SlotStep::Collect);
-        }
-        if word.has(REMOVING) {
-            return (word.with(QUEUED), SlotStep::Queue);
+        if word.has(COLLECTED | REMOVING) {
+            return if word.is_finishing() {
+                (word.without(COLLECTED).with(REMOVING | QUEUED), SlotStep::Queue)
+            } else if word.has(COLLECTED) {
+                (word, SlotStep::Collect)
+            } else {
+                (word.with(QUEUED), SlotStep::Queue)
+            };
         }
         let word = word.dried(drained);
         match mode {

@@ -82,11 +82,14 @@ impl OperationKind for Read {
         progress: &mut Progress,
         target: AttemptTarget<'_>,
     ) -> SocketAttempt<Rest> {
-        let (file, offset) = (operation.detail.file(), operation.detail.offset());
-        if let Err(fault) = target.check_file(file) {
-            return SocketAttempt::Failed(fault);
-        }
-        let (is_tried, number) = (target.reads_now(file), target.file_number(file));
+        let (offset, number, is_tried) = match &operation.detail {
+            Detail::Offset(offset) => (*offset, target.descriptor, target.reads_now(None)),
+            Detail::File { file, offset } => match target.check_file(Some(file)) {
+                Ok(()) => (*offset, file.descriptor(), target.reads_now(Some(file))),
+                Err(fault) => return SocketAttempt::Failed(fault),
+            },
+            _ => unreachable!("a read is started with a position"),
+        };
         let read =
             |position: u64, room: &mut [&mut [_]]| target.system().read_now(number, position, room);
         let buffer = operation.buffer_mut();
