@@ -139,7 +139,7 @@ impl Model {
                 Node::Asked => self.answer(bytes),
                 Node::Cloning => self.clone_key(bytes),
                 Node::Held if bytes.byte().is_multiple_of(3) => self.lend(bytes),
-                Node::Held => self.give_back(bytes),
+                Node::Held => self.release(bytes),
                 Node::Lent => self.complete(bytes),
                 Node::Alone => {}
                 Node::Due => self.try_alone(bytes),
@@ -561,7 +561,7 @@ impl Model {
     fn take_turn(&mut self, bytes: &mut Reader<'_>) {
         let way = bytes.byte() % 3;
         let word = self.slot.word();
-        if way == 0 && self.slot.hand().is_some() {
+        if way == 0 && self.slot.take_plainly().is_some() {
             assert!(word.mode().one_shot && self.also.is_empty() && !self.late && !self.again);
             return self.hand_out();
         }
@@ -663,7 +663,7 @@ impl Model {
         self.follow(next);
     }
 
-    fn give_back(&mut self, bytes: &mut Reader<'_>) {
+    fn release(&mut self, bytes: &mut Reader<'_>) {
         let mode = Some(mode(bytes)).filter(|_| bytes.choice());
         let (drained, timed) = (drained(bytes), bytes.byte().is_multiple_of(3));
         match bytes.byte() % 5 {
@@ -682,7 +682,7 @@ impl Model {
                     assert!(matches!(next, SlotStep::Queue | SlotStep::Recheck));
                     self.again = true;
                 }
-                return self.is_given_back(next, mode, false);
+                return self.is_returned(next, mode, false);
             }
             _ => {}
         }
@@ -694,10 +694,10 @@ impl Model {
             self.slot.put_back(mode, timed, drained, self.poll)
         };
         assert!(!(opens && self.slot.word().mode().one_shot));
-        self.is_given_back(next, mode, timed);
+        self.is_returned(next, mode, timed);
     }
 
-    fn is_given_back(&mut self, next: SlotStep, mode: Option<Mode>, timed: bool) {
+    fn is_returned(&mut self, next: SlotStep, mode: Option<Mode>, timed: bool) {
         if self.closed {
             assert_eq!(next, SlotStep::Gone);
             return self.free();
@@ -736,7 +736,7 @@ impl Model {
         assert_eq!(says("lone"), is_lone, "{dump}, {self:?}");
         let is_lent = self.shared || self.node == Node::Lent || is_lone;
         assert_eq!(says("lent"), is_lent, "{dump}, {self:?}");
-        assert_eq!([says("flying-in"), says("flying-out")], self.flying, "{dump}, {self:?}");
+        assert_eq!([says("in-flight-in"), says("in-flight-out")], self.flying, "{dump}, {self:?}");
         assert!(!self.enabled || says("timed") == self.timed, "{dump}, {self:?}");
         assert_eq!(says("late"), self.late, "{dump}, {self:?}");
         assert_eq!(says("again"), self.again, "{dump}, {self:?}");

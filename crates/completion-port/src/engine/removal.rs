@@ -33,7 +33,7 @@ impl Engine {
         self.detach(descriptor, name);
         self.drop_file_ref(index);
         slot.free();
-        self.give_back_slot(index);
+        self.release_slot(index);
         trace!(DEBUG, port = self.number(), registration = ?super::DisplayedName(name), descriptor, "ended");
     }
 

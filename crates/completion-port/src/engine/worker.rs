@@ -390,7 +390,7 @@ impl Worker {
 
     /// Assigns the thread a chain of nodes. The caller holds the lock.
     #[inline]
-    pub(super) fn hand(&self, list: Node) {
+    pub(super) fn assign(&self, list: Node) {
         self.list.store(list, Release);
     }
 

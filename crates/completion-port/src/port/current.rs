@@ -15,7 +15,7 @@ pub(crate) struct CurrentWorker {
     worker: Arc<Worker>,
     has_left: Cell<bool>,
     /// The worker's progress when a call ended in which every change was refused.
-    told_at: Cell<Option<u32>>,
+    refusal_noted_at: Cell<Option<u32>>,
 }
 
 impl CurrentWorker {
@@ -24,7 +24,7 @@ impl CurrentWorker {
             engine: Arc::downgrade(engine),
             worker: engine.join(),
             has_left: Cell::new(false),
-            told_at: Cell::new(None),
+            refusal_noted_at: Cell::new(None),
         })
     }
 
@@ -39,13 +39,13 @@ impl CurrentWorker {
     ///
     /// It does not if the thread's last wait was in such a call too and returned no packet.
     /// Otherwise a thread that submits the same changes repeatedly would spin.
-    pub(crate) fn traces_refusals(&self) -> bool {
-        self.told_at.get() != Some(self.worker.progress())
+    pub(crate) fn returns_for_refusals(&self) -> bool {
+        self.refusal_noted_at.get() != Some(self.worker.progress())
     }
 
     /// Notes that such a call has ended. The thread's next wait or packet makes the note obsolete.
-    pub(crate) fn has_heard_of_refusal(&self) {
-        self.told_at.set(Some(self.worker.progress()));
+    pub(crate) fn note_refusal(&self) {
+        self.refusal_noted_at.set(Some(self.worker.progress()));
     }
 
     /// Gives up the worker, unless that has already happened. A port that is dropped gives up its

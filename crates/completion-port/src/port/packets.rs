@@ -484,7 +484,7 @@ impl<K, M, B: Buffer> FusedIterator for Packets<'_, '_, K, M, B> {}
 impl<K, M, B> Drop for Packets<'_, '_, K, M, B> {
     fn drop(&mut self) {
         if let Some(worker) = &self.worker {
-            self.port.engine().give_back(worker);
+            self.port.engine().return_packets(worker);
         }
     }
 }

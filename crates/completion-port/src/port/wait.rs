@@ -85,7 +85,7 @@ impl<K, M, B> Port<K, M, B> {
         // Another thread may have closed the port meanwhile. Since the changes have been applied,
         // this call has not failed; the next one returns the error.
         if changes.any_was_refused() && batch.capacity() > 0 {
-            return Ok(self.take_and_tell(batch, deadline, changes.all_were_refused()));
+            return Ok(self.take_after_refusals(batch, deadline, changes.all_were_refused()));
         }
         // If the wait fails, its error is kept, and the next wait reports it.
         Ok(self.take(batch, deadline).0)
@@ -94,18 +94,18 @@ impl<K, M, B> Port<K, M, B> {
     /// Takes what is there without sleeping, because changes were refused. Sleeps nevertheless if
     /// the thread has already seen that refusal.
     #[cold]
-    fn take_and_tell<'b, 'p>(
+    fn take_after_refusals<'b, 'p>(
         &'p self,
         batch: &'b mut Batch,
         deadline: Option<Moment>,
         all_were_refused: bool,
     ) -> Packets<'b, 'p, K, M, B> {
         let worker = take_worker(&self.store.engine);
-        let tells = !all_were_refused || worker.traces_refusals();
-        let deadline = if tells { Some(Moment::ZERO) } else { deadline };
+        let returns = !all_were_refused || worker.returns_for_refusals();
+        let deadline = if returns { Some(Moment::ZERO) } else { deadline };
         let (packets, _) = self.take(batch, deadline);
         if all_were_refused {
-            worker.has_heard_of_refusal();
+            worker.note_refusal();
         }
         packets
     }

@@ -53,7 +53,7 @@ impl FreeList {
     }
 
     /// Returns a number to the list.
-    pub(crate) fn give_back(&mut self, links: &impl Links, mark: Node, number: u32) {
+    pub(crate) fn release(&mut self, links: &impl Links, mark: Node, number: u32) {
         links.link(number | mark).store(self.first, Relaxed);
         self.first = number;
         self.in_use -= 1;
@@ -61,7 +61,7 @@ impl FreeList {
 
     /// Returns several numbers to the list. The first of them is taken first.
     #[inline]
-    pub(crate) fn give_back_all(&mut self, links: &impl Links, mark: Node, numbers: Linked) {
+    pub(crate) fn release_all(&mut self, links: &impl Links, mark: Node, numbers: Linked) {
         links.link(numbers.last | mark).store(self.first, Relaxed);
         self.first = numbers.first;
         self.in_use -= numbers.count;

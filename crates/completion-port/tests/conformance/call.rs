@@ -18,7 +18,7 @@ use crate::kit::threads::{let_be_told, now, settle};
 
 on_every_system! {
     /// Rule 3.
-    fn a_closed_port_gives_back_what_it_refuses(system: &System) {
+    fn a_closed_port_returns_what_it_refuses(system: &System) {
         let port: Port<Arc<str>, u32> = system.port(1);
         let (ours, theirs) = system.tcp_pair();
         let (idle, _peer) = system.tcp_pair();

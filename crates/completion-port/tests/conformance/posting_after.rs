@@ -357,7 +357,7 @@ on_every_system! {
     }
 
     /// Rule 48: a closed port returns the message.
-    fn a_closed_port_gives_back_what_is_posted_after(system: &System) {
+    fn a_closed_port_returns_what_is_posted_after(system: &System) {
         let port: Port<(), usize> = system.port(1);
         port.post(0).unwrap();
         assert_eq!(take(&port), Some(0));

@@ -97,7 +97,7 @@ impl Depot {
         let op_index = engine.shared_op(self.name, &PLAN, None, |_| true).map_err(kind)?;
         let operation = engine.operation_of(op_index);
         engine.share_file(self.name, op_index, plan).map_err(|error| {
-            engine.give_back_op(op_index);
+            engine.release_op(op_index);
             error.kind()
         })?;
         let op_ref = engine.op_ref(op_index);

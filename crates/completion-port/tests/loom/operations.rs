@@ -157,7 +157,7 @@ impl Harbour {
         self.load(op_index);
         let step = engine.share(self.name, op_index, &plan).map_err(|error| {
             self.unload(op_index);
-            engine.give_back_op(op_index);
+            engine.release_op(op_index);
             error.kind()
         })?;
         let step = match step {

@@ -157,7 +157,7 @@ impl Board {
             // SAFETY: as in `use_key`.
             unsafe { *key = 0 };
         });
-        assert!(self.slot.word().flying() == Facts::NONE, "operations are in flight");
+        assert!(self.slot.word().in_flight() == Facts::NONE, "operations are in flight");
     }
 
     fn note(&self, next: SlotStep) {
@@ -213,9 +213,9 @@ impl Board {
                 Delivery::Stale => return,
                 Delivery::Noted(next) => return self.note(next),
                 Delivery::Due => return self.queue(self.own()),
-                Delivery::NotifyOps(next, flying) => {
+                Delivery::NotifyOps(next, in_flight) => {
                     let (due, is_missed) =
-                        self.queues.lock().unwrap().notify_ready(self, &self.slot, flying);
+                        self.queues.lock().unwrap().notify_ready(self, &self.slot, in_flight);
                     due.into_iter().for_each(|node| self.queue(node));
                     self.note(next);
                     if !is_missed {
@@ -541,10 +541,10 @@ impl Board {
     fn settle(&self) {
         while self.serve().is_some() {}
         let queues = self.queues.lock().unwrap();
-        let flying = self.slot.word().flying();
+        let in_flight = self.slot.word().in_flight();
         for direction in [IN, OUT] {
             let is_there = self.there[direction as usize].load(SeqCst) > 0;
-            let waits = flying.has(direction.facts());
+            let waits = in_flight.has(direction.facts());
             let blocked = queues.blocked() | self.slot.word().waits_alone();
             assert_eq!(blocked.has(direction.facts()), waits, "each one waits, or there is none");
             assert!(!(waits && is_there), "an edge is lost");

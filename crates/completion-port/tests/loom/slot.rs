@@ -139,7 +139,7 @@ impl Cell {
 
     /// Processes the node as its owner does: checks, then takes.
     fn turn(&self) -> NodeTurn {
-        self.turn_by(|| self.slot.hand().map_or_else(|| self.slot.take(), NodeTurn::Held))
+        self.turn_by(|| self.slot.take_plainly().map_or_else(|| self.slot.take(), NodeTurn::Held))
     }
 
     /// Like `turn`, but first clones the key and leaves a one-shot registration parked.

@@ -86,7 +86,7 @@ impl Quay {
         let op_index = engine.shared_op(self.name, &plan, None, |_| true).map_err(kind)?;
         let operation = engine.operation_of(op_index);
         let step = engine.share(self.name, op_index, &plan).map_err(|error| {
-            engine.give_back_op(op_index);
+            engine.release_op(op_index);
             error.kind()
         })?;
         if step == Step::Try {

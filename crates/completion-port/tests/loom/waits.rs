@@ -254,7 +254,7 @@ fn packets_taken_back_from_a_thread_are_taken_once() {
         let thief = {
             let worker = Arc::clone(&worker);
             spawn(&engine, move |engine| {
-                engine.give_back(&worker);
+                engine.return_packets(&worker);
                 let mine = engine.join();
                 let mut taken = 0;
                 // A running thread takes only its share and leaves the rest to the other one, so

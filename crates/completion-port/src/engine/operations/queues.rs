@@ -35,7 +35,7 @@ impl OpEntry {
 }
 
 impl Operations {
-    /// Passes an edge to the slot's operations of the directions `flying`.
+    /// Passes an edge to the slot's operations of the directions `in_flight`.
     ///
     /// Calls `queue` with the node of each operation that is due. True if the slot must note the
     /// edge again.
@@ -44,11 +44,11 @@ impl Operations {
         &self,
         index: u32,
         slot: &Slot,
-        flying: Facts,
+        in_flight: Facts,
         mut queue: impl FnMut(Node),
     ) -> bool {
         let Some(entry) = self.entry(index) else { return false };
-        let (due, is_missed) = entry.lock().notify_ready(self.nodes(), slot, flying);
+        let (due, is_missed) = entry.lock().notify_ready(self.nodes(), slot, in_flight);
         due.into_iter().filter(|node| *node != NIL).for_each(&mut queue);
         is_missed
     }

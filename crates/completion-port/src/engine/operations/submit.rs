@@ -144,7 +144,7 @@ impl Operations {
     /// Allocates an op index for an operation that is started through the name of a registration.
     ///
     /// The thread of `worker` starts it. If it does not,
-    /// [`Queue::give_back_op`](crate::engine::queue::Queue::give_back_op) frees the index.
+    /// [`Queue::release_op`](crate::engine::queue::Queue::release_op) frees the index.
     pub(crate) fn shared_op(
         &self,
         name: Name,

@@ -323,12 +323,12 @@ impl Lists {
     }
 
     /// Frees a slot, unless its names are used up.
-    pub(super) fn give_back_slot(&mut self, nodes: &Nodes, index: u32, is_used_up: bool) {
+    pub(super) fn release_slot(&mut self, nodes: &Nodes, index: u32, is_used_up: bool) {
         if is_used_up {
             // Names are never reused, so the slot is not either.
             self.slots.retire();
         } else {
-            self.slots.give_back(nodes, 0, index);
+            self.slots.release(nodes, 0, index);
         }
     }
 
@@ -352,8 +352,8 @@ impl Lists {
         self.posts.take(nodes, POSTED, reserve)
     }
 
-    pub(super) fn give_back_post(&mut self, nodes: &Nodes, cell: u32) {
-        self.posts.give_back(nodes, POSTED, cell);
+    pub(super) fn release_post(&mut self, nodes: &Nodes, cell: u32) {
+        self.posts.release(nodes, POSTED, cell);
     }
 
     /// Returns how many cells hold a message that is due, or have not been freed since.
@@ -372,8 +372,8 @@ impl Lists {
         self.ops.take(nodes, OP, reserve)
     }
 
-    pub(super) fn give_back_op(&mut self, nodes: &Nodes, op_index: u32) {
-        self.ops.give_back(nodes, OP, op_index);
+    pub(super) fn release_op(&mut self, nodes: &Nodes, op_index: u32) {
+        self.ops.release(nodes, OP, op_index);
     }
 
     /// Returns a bound: no op index this high or higher was ever used.
@@ -392,10 +392,10 @@ impl Lists {
             return;
         }
         if let Some(cells) = worker.freed_cells().take() {
-            self.posts.give_back_all(nodes, POSTED, cells);
+            self.posts.release_all(nodes, POSTED, cells);
         }
         if let Some(ops) = worker.completed().take() {
-            self.ops.give_back_all(nodes, OP, ops);
+            self.ops.release_all(nodes, OP, ops);
         }
     }
 

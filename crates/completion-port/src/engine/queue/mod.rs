@@ -335,13 +335,13 @@ impl Queue {
     }
 
     /// Frees a slot that was given up, unless its names are used up.
-    pub(super) fn give_back_slot(&self, index: u32) {
+    pub(super) fn release_slot(&self, index: u32) {
         // The slot was given up at least once, so it has its first generation again only if every
         // generation was used.
         let is_used_up = self.slot(index).word().generation() == self.first_generation();
         let mut hub = self.lock();
         let lists = hub.lists_mut();
-        lists.give_back_slot(self.nodes(), index, is_used_up);
+        lists.release_slot(self.nodes(), index, is_used_up);
         lists.tell_collectors();
         drop(self.end_if_over(hub));
     }
@@ -360,9 +360,9 @@ impl Queue {
     }
 
     /// Frees an op index that has no operation and whose cell is empty.
-    pub(crate) fn give_back_op(&self, op_index: u32) {
+    pub(crate) fn release_op(&self, op_index: u32) {
         if !self.forked() {
-            self.lock().lists_mut().give_back_op(self.nodes(), op_index);
+            self.lock().lists_mut().release_op(self.nodes(), op_index);
         }
     }
 
@@ -376,7 +376,7 @@ impl Queue {
             Some(worker) if worker.completed().len() < MOST_COMPLETED => {
                 worker.completed().push(op_index, &self.nodes().op(op_index).link);
             }
-            _ => self.give_back_op(op_index),
+            _ => self.release_op(op_index),
         }
     }
 }

@@ -44,7 +44,7 @@ impl Queue {
         let (schedule, lists) = hub.parts_mut();
         let cell = lists.timers_mut().cancel(timer)?;
         let message = take(cell);
-        lists.give_back_post(self.nodes(), cell);
+        lists.release_post(self.nodes(), cell);
         if lists.phase().allows_starts() {
             schedule.next_timer(lists.timers().next());
         }
@@ -71,7 +71,7 @@ impl Posting<'_> {
         if self.hub.lists_mut().timers_mut().reserve(self.cell) {
             return Ok(self);
         }
-        self.hub.lists_mut().give_back_post(self.queue.nodes(), self.cell);
+        self.hub.lists_mut().release_post(self.queue.nodes(), self.cell);
         Err(Error::new(Call::Post, ErrorKind::OutOfMemory))
     }
 

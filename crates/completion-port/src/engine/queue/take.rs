@@ -41,7 +41,7 @@ impl Queue {
         if !worker.takes(node, &slot.link) {
             return Err(NIL);
         }
-        let events = slot.hand().ok_or(node)?;
+        let events = slot.take_plainly().ok_or(node)?;
         worker.count(PacketKind::Ready);
         Ok((node, slot, events))
     }
@@ -71,7 +71,7 @@ impl Queue {
             // The clone has forked, and this is the child.
             return Err((node, Some(key)));
         }
-        match slot.hand_and_park() {
+        match slot.take_and_park_plainly() {
             Some((generation, events)) => {
                 worker.count(PacketKind::Ready);
                 Ok((name_of(node, generation), events, key))

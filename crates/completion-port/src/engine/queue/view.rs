@@ -116,7 +116,7 @@ impl SchedulePort for PortView<'_> {
         let Some(own) = self.own else { return };
         let list = self.lists.split(self.queue.nodes(), packets);
         own.begin_quota(list.len(), || self.queue.backend().now());
-        own.hand(list.into_head());
+        own.assign(list.into_head());
     }
 
     #[inline]
@@ -124,7 +124,7 @@ impl SchedulePort for PortView<'_> {
         let nodes = self.queue.nodes();
         let first = self.lists.pop(nodes).expect("the queue is not empty");
         nodes.link(first).store(NIL, Relaxed);
-        self.worker(worker).hand(first);
+        self.worker(worker).assign(first);
     }
 
     fn take_back(&mut self, worker: WorkerNumber) -> bool {
@@ -136,7 +136,7 @@ impl SchedulePort for PortView<'_> {
     fn adopt(&mut self, from: WorkerNumber) {
         let Some(own) = self.own else { return };
         // The chain is empty unless the thread was assigned a packet.
-        own.hand(self.worker(from).take_chain());
+        own.assign(self.worker(from).take_chain());
     }
 
     fn advise(&mut self, room: u32) {

@@ -41,7 +41,7 @@ impl Registry {
         };
         let checked = slot.check(Answer { is_edge: self.is_one_shot(), ..answer });
         if checked == Checked::Nothing {
-            self.revalidate_given_back(node);
+            self.revalidate_returned(node);
         }
         if checked == Checked::Hot && word.is_borrowed() && !word.is_removing() {
             let watches = || self.backend().watches(descriptor);

@@ -114,7 +114,7 @@ impl Registry {
         if !slot.await_edge() || !self.want(slot, name) {
             return true;
         }
-        self.revalidate_given_back(node);
+        self.revalidate_returned(node);
         false
     }
 

@@ -28,7 +28,7 @@ impl Registry {
         let deadline_timer = match self.deadline_timer(index, call) {
             Ok(deadline_timer) => deadline_timer,
             Err(error) => {
-                // `give_back_slot` expects a slot that was freed at least once.
+                // `release_slot` expects a slot that was freed at least once.
                 self.slot(index).free();
                 return Err(error);
             }
@@ -82,7 +82,7 @@ impl Registry {
     ///
     /// If the timer expired meanwhile, the node was queued, so the expiry left the deadline alone.
     #[inline(never)]
-    pub(in crate::engine) fn revalidate_given_back(&self, index: u32) {
+    pub(in crate::engine) fn revalidate_returned(&self, index: u32) {
         // The word is this registration's or a later arming's, which revalidates its own deadline.
         if self.slot(index).word().is_timed()
             && !self.forked()
@@ -131,7 +131,7 @@ impl Registry {
                 Moment::NEVER
             }
             // A packet is on its way, or its node is being checked and may bring no packet: see
-            // `revalidate_given_back`.
+            // `revalidate_returned`.
             Expiry::Queued | Expiry::Untimed => Moment::NEVER,
         }
     }

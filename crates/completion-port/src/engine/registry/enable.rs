@@ -97,7 +97,7 @@ impl Registry {
             let _ = slot.disable(generation);
         }
         match slot.cloned(unreported) {
-            SlotStep::Nothing if slot.word().is_timed() => self.revalidate_given_back(index),
+            SlotStep::Nothing if slot.word().is_timed() => self.revalidate_returned(index),
             next => self.follow(next, index, worker),
         }
     }

@@ -94,7 +94,7 @@ impl Registry {
 
     /// Frees a slot whose registration was refused.
     pub(crate) fn cancel(&self, index: u32) {
-        self.give_back_slot(index);
+        self.release_slot(index);
     }
 
     /// Makes the reserved slot `index` a registration.
@@ -175,7 +175,7 @@ impl Registry {
             return Ok(name);
         }
         slot.free();
-        self.give_back_slot(index);
+        self.release_slot(index);
         Err(Error::new(call, ErrorKind::Closed))
     }
 
@@ -192,7 +192,7 @@ impl Registry {
         let failed = |kind| Error::new(call, kind);
         let slot = self.slot(index);
         if !self.begin_entry(index, shared) {
-            // `give_back_slot` expects a slot that was freed at least once.
+            // `release_slot` expects a slot that was freed at least once.
             slot.free();
             return Err(failed(ErrorKind::OutOfMemory));
         }

@@ -84,7 +84,7 @@ impl Registry {
             // The turn or the check has released the node.
             _ => {
                 self.uncount_delay(worker);
-                self.revalidate_given_back(name_parts(name).0);
+                self.revalidate_returned(name_parts(name).0);
                 None
             }
         }

@@ -318,9 +318,9 @@ impl Engine {
                 }
             };
             is_noted = match delivery {
-                Delivery::NotifyOps(_, flying) => {
+                Delivery::NotifyOps(_, in_flight) => {
                     let queue = |node| self.push_unless_task(node, &mut found.ready);
-                    !self.notify_ready(index, slot, flying, queue)
+                    !self.notify_ready(index, slot, in_flight, queue)
                 }
                 _ => true,
             };

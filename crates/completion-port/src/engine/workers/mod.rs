@@ -110,7 +110,7 @@ impl Workers {
     ///
     /// The thread does not want them.
     #[inline]
-    pub(crate) fn give_back(&self, worker: &Worker) {
+    pub(crate) fn return_packets(&self, worker: &Worker) {
         if worker.is_chain_empty() || self.forked() {
             return;
         }

@@ -183,12 +183,12 @@ impl<K, M, B: Buffer> StartingForMessage<'_, K, M, B> {
         // Only the shutdown of the port removes what has no name.
         let kind = if kind == ErrorKind::Removing { ErrorKind::Closed } else { kind };
         let error = Error::new(plan.call, kind).having_transferred(data.transferred());
-        Err(Refused::new(error, ManuallyDrop::new(self).give_back()))
+        Err(Refused::new(error, ManuallyDrop::new(self).release()))
     }
 
     /// Ends the slot's registration, drops what would have made the message, and returns the
     /// operation. Called once.
-    fn give_back(&self) -> Operation<B> {
+    fn release(&self) -> Operation<B> {
         let operation = unload(self.cell).into_operation();
         // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
         // - owned: this thread holds the slot;
@@ -202,7 +202,7 @@ impl<K, M, B: Buffer> StartingForMessage<'_, K, M, B> {
 
 impl<K, M, B: Buffer> Drop for StartingForMessage<'_, K, M, B> {
     fn drop(&mut self) {
-        drop(self.give_back());
+        drop(self.release());
     }
 }
 

@@ -128,7 +128,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
                 Ok(step) => Ok((op_index, name, step)),
                 Err(error) => {
                     let operation = unload(cell).into_operation();
-                    engine.give_back_op(op_index);
+                    engine.release_op(op_index);
                     Err(refuse(error, operation))
                 }
             };
@@ -145,7 +145,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             Ok(step) => Ok((op_index, name, step)),
             Err(error) => {
                 let operation = unload(cell).into_operation();
-                engine.give_back_op(op_index);
+                engine.release_op(op_index);
                 Err(refuse(error, operation))
             }
         }

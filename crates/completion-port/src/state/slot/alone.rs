@@ -7,7 +7,7 @@
 use super::ownership::{Delivery, Refusal, SlotStep};
 use super::readiness::Drained;
 use super::{
-    CLOSED, EDGES, EDGES_SHIFT, FLYING, FLYING_SHIFT, HELD, LENT, LONE, QUEUED, READY_SHIFT,
+    CLOSED, EDGES, EDGES_SHIFT, HELD, IN_FLIGHT, IN_FLIGHT_SHIFT, LENT, LONE, QUEUED, READY_SHIFT,
     REMOVING, Slot, TIMED, UNCHECKED, Word,
 };
 use crate::state::facts::Facts;
@@ -21,7 +21,7 @@ impl Word {
 
     /// Returns the direction in which a lone operation waits.
     pub(crate) fn waits_alone(self) -> Facts {
-        if self.is_lone() && !self.has(QUEUED) { self.flying() } else { Facts::NONE }
+        if self.is_lone() && !self.has(QUEUED) { self.in_flight() } else { Facts::NONE }
     }
 
     /// Lends the key from a handler's token to an operation of this direction. The operation is now
@@ -39,7 +39,7 @@ impl Word {
             return Err(Refusal::Removing);
         }
         let bits = u64::from(direction.directions());
-        let word = self.dried(drained).without(TIMED).with(LENT | QUEUED | bits << FLYING_SHIFT);
+        let word = self.dried(drained).without(TIMED).with(LENT | QUEUED | bits << IN_FLIGHT_SHIFT);
         Ok((word.begun_alone(), word.is_worth_another_attempt(bits)))
     }
 
@@ -53,7 +53,7 @@ impl Word {
     /// Returns the edge bits for the direction of the lone operation.
     #[inline]
     fn edges_alone(self) -> u64 {
-        (self.0 & FLYING) >> FLYING_SHIFT << EDGES_SHIFT
+        (self.0 & IN_FLIGHT) >> IN_FLIGHT_SHIFT << EDGES_SHIFT
     }
 
     /// Returns whether an edge has arrived since the last attempt at the lone operation began.
@@ -74,7 +74,7 @@ impl Word {
         // Nothing is reported while the operation is outstanding, so nothing needs a check.
         let word = self.without(UNCHECKED);
         let is_rare = facts.any(Facts::RARE);
-        let concerned = if is_rare { word.flying() } else { word.flying() & facts };
+        let concerned = if is_rare { word.in_flight() } else { word.in_flight() & facts };
         if concerned == Facts::NONE {
             return (word, Delivery::Noted(SlotStep::Nothing));
         }
@@ -106,7 +106,7 @@ impl Word {
         if self.has_new_edge_alone() {
             return (self.begun_alone(), true);
         }
-        let ready = (self.0 & FLYING) >> FLYING_SHIFT << READY_SHIFT;
+        let ready = (self.0 & IN_FLIGHT) >> IN_FLIGHT_SHIFT << READY_SHIFT;
         (self.without(QUEUED | ready), false)
     }
 
@@ -115,9 +115,9 @@ impl Word {
     #[inline]
     pub(super) fn completed_alone(self, dry: bool) -> Self {
         let is_dry = dry && !self.has_new_edge_alone();
-        let ready = (self.0 & FLYING) >> FLYING_SHIFT << READY_SHIFT;
+        let ready = (self.0 & IN_FLIGHT) >> IN_FLIGHT_SHIFT << READY_SHIFT;
         let word = if is_dry { self.without(ready) } else { self };
-        word.without(LENT | QUEUED | EDGES | FLYING)
+        word.without(LENT | QUEUED | EDGES | IN_FLIGHT)
     }
 
     /// Claims the node of a lone operation if no thread has it. Returns whether it did.

@@ -130,8 +130,8 @@ const ALSO_SHIFT: u32 = 36;
 
 /// By direction: operations are outstanding. They wait, or one is being tried. Readiness of the
 /// direction belongs to them and is not reported. Set only together with `LENT`.
-const FLYING: u64 = DIRECTIONS << FLYING_SHIFT;
-const FLYING_SHIFT: u32 = 39;
+const IN_FLIGHT: u64 = DIRECTIONS << IN_FLIGHT_SHIFT;
+const IN_FLIGHT_SHIFT: u32 = 39;
 /// Operations have the key until the packet of the last one is taken: the key stays in its cell and
 /// is not moved out. If the registration has tokens, there is one operation, which has the key to
 /// itself. `LENT` is then never set together with `ENABLED`, and together with `HELD` or `QUEUED`
@@ -192,8 +192,8 @@ impl Word {
     /// that belong to operations.
     #[inline]
     pub(crate) fn interest(self) -> Interest {
-        let flying = self.0 >> FLYING_SHIFT & DIRECTIONS;
-        Interest::from_bits(((self.0 | self.0 >> ALSO_SHIFT) & FILTER & !flying) as u8)
+        let in_flight = self.0 >> IN_FLIGHT_SHIFT & DIRECTIONS;
+        Interest::from_bits(((self.0 | self.0 >> ALSO_SHIFT) & FILTER & !in_flight) as u8)
     }
 
     /// Returns what is requested in addition to the filter.
@@ -203,8 +203,8 @@ impl Word {
     }
 
     /// Returns the directions with outstanding operations.
-    pub(crate) fn flying(self) -> Facts {
-        Facts::of_directions(self.0 >> FLYING_SHIFT & DIRECTIONS)
+    pub(crate) fn in_flight(self) -> Facts {
+        Facts::of_directions(self.0 >> IN_FLIGHT_SHIFT & DIRECTIONS)
     }
 
     pub(crate) fn mode(self) -> Mode {
@@ -253,8 +253,8 @@ impl fmt::Debug for Word {
             (1 << ALSO_SHIFT, "also-in"),
             (2 << ALSO_SHIFT, "also-out"),
             (4 << ALSO_SHIFT, "also-hangup"),
-            (1 << FLYING_SHIFT, "flying-in"),
-            (2 << FLYING_SHIFT, "flying-out"),
+            (1 << IN_FLIGHT_SHIFT, "in-flight-in"),
+            (2 << IN_FLIGHT_SHIFT, "in-flight-out"),
             (LENT, "lent"),
             (TIMED, "timed"),
             (LATE, "late"),
@@ -601,8 +601,8 @@ impl Slot {
     /// Fast path of [`Slot::take`] for [`NodeTurn::Held`]. Returns `None` and changes nothing if
     /// this is not the common case.
     #[inline]
-    pub(crate) fn hand(&self) -> Option<Events> {
-        self.change_if(Word::handed)
+    pub(crate) fn take_plainly(&self) -> Option<Events> {
+        self.change_if(Word::taken_plainly)
     }
 
     /// Decides what the dequeued node reports, and parks a one-shot registration. Only the owner of
@@ -617,9 +617,9 @@ impl Slot {
     /// Fast path of [`Slot::take_and_park`] for [`NodeTurn::Held`]; also returns the registration's
     /// generation. Returns `None` and changes nothing if this is not the common case.
     #[inline]
-    pub(crate) fn hand_and_park(&self) -> Option<(u32, Events)> {
+    pub(crate) fn take_and_park_plainly(&self) -> Option<(u32, Events)> {
         self.change_if(|word| {
-            let (parked, events) = word.handed_and_parked()?;
+            let (parked, events) = word.taken_and_parked_plainly()?;
             Some((parked, (word.generation(), events)))
         })
     }

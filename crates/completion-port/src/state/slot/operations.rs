@@ -4,8 +4,8 @@
 use super::ownership::{Refusal, SlotStep};
 use super::readiness::Drained;
 use super::{
-    CLOSED, COLLECTED, EDGES, ENABLED, FLYING, FLYING_SHIFT, HELD, LATE, LENT, ONE_SHOT, PENDING,
-    PENDING_SHIFT, QUEUED, REMOVING, Slot, TIMED, UNCHECKED, Word,
+    CLOSED, COLLECTED, EDGES, ENABLED, HELD, IN_FLIGHT, IN_FLIGHT_SHIFT, LATE, LENT, ONE_SHOT,
+    PENDING, PENDING_SHIFT, QUEUED, REMOVING, Slot, TIMED, UNCHECKED, Word,
 };
 use crate::state::facts::Facts;
 
@@ -52,19 +52,19 @@ impl Word {
     fn flown(self, direction: Facts) -> Self {
         let bits = u64::from(direction.directions());
         // The pending events of the direction belong to the operation.
-        self.without(bits << PENDING_SHIFT).with(LENT | bits << FLYING_SHIFT)
+        self.without(bits << PENDING_SHIFT).with(LENT | bits << IN_FLIGHT_SHIFT)
     }
 
     /// Notes that no operation of this direction is outstanding. An enabled registration reports
     /// the direction again.
     pub(super) fn ref_dropped(self, direction: Facts, poll: u32) -> (Self, SlotStep) {
-        let word = self.without(u64::from(direction.directions()) << FLYING_SHIFT);
+        let word = self.without(u64::from(direction.directions()) << IN_FLIGHT_SHIFT);
         if word.has(ENABLED) { word.recalling(poll).roused() } else { (word, SlotStep::Nothing) }
     }
 
     /// Returns the key to the packet of an operation that was started by a token.
     pub(super) fn completed(self) -> Self {
-        self.without(LENT | EDGES | FLYING).with(HELD)
+        self.without(LENT | EDGES | IN_FLIGHT).with(HELD)
     }
 
     /// Lends the key to an operation that the token itself has done. The caller queues its packet.

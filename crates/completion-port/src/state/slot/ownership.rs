@@ -15,14 +15,14 @@
 //! So at any time at most one thread may touch the key, and a slot is in at most one queue.
 //!
 //! [`readiness`](super::readiness) handles what the slot remembers. Only the fast paths
-//! ([`Word::queued`], [`Word::rearmed`], [`Word::handed`]) test and change bits of both modules
+//! ([`Word::queued`], [`Word::rearmed`], [`Word::taken_plainly`]) test and change bits of both modules
 //! here, so that each needs a single instruction.
 
 use super::readiness::Drained;
 use super::report::Answer;
 use super::{
-    ALSO, ALSO_SHIFT, BORROWED, CLOSED, COLLECTED, EDGE, EDGES, ENABLED, FILTER, FLYING,
-    GENERATION, GENERATIONS, HALF_CLOSED, HELD, LASTING, LATE, LENT, LIVE, LONE, ONE_SHOT, PENDING,
+    ALSO, ALSO_SHIFT, BORROWED, CLOSED, COLLECTED, EDGE, EDGES, ENABLED, FILTER, GENERATION,
+    GENERATIONS, HALF_CLOSED, HELD, IN_FLIGHT, LASTING, LATE, LENT, LIVE, LONE, ONE_SHOT, PENDING,
     PENDING_ERR, PENDING_SHIFT, QUEUED, RECHECK, REMOVING, TIMED, UNCHECKED, Word,
 };
 use crate::state::facts::Facts;
@@ -255,10 +255,10 @@ impl Word {
         let is_rare = facts.any(Facts::RARE);
         // Operations get an end or an error first. The slot recalls it when they are done.
         let ends = facts.any(Facts::ERR | Facts::HUP | Facts::RDHUP);
-        let is_weighed = word.has(ENABLED) && !(ends && word.has(FLYING));
+        let is_weighed = word.has(ENABLED) && !(ends && word.has(IN_FLIGHT));
         let word = if is_weighed { word.weighing(facts, poll, newest) } else { word };
         let (word, next) = word.roused();
-        let concerned = if is_rare { word.flying() } else { word.flying() & facts };
+        let concerned = if is_rare { word.in_flight() } else { word.in_flight() & facts };
         if concerned == Facts::NONE {
             (word, Delivery::Noted(next))
         } else {
@@ -285,7 +285,7 @@ impl Word {
             | UNCHECKED
             | PENDING
             | ALSO
-            | FLYING;
+            | IN_FLIGHT;
         let state = self.0 & (u64::MAX << GENERATION | STATE);
         let wanted = self.filtered(facts);
         if state != Self::free(generation).with(LIVE | ENABLED).0
@@ -543,7 +543,7 @@ impl Word {
     /// filter asks for, and the kernel need not be asked afterwards. Returns `None` in any other
     /// case.
     #[inline]
-    pub(super) fn handed(self) -> Option<(Self, Events)> {
+    pub(super) fn taken_plainly(self) -> Option<(Self, Events)> {
         const SPECIAL: u64 =
             CLOSED | COLLECTED | REMOVING | UNCHECKED | EDGE | RECHECK | PENDING_ERR | ALSO | LATE;
         let pending = (self.0 & PENDING) >> PENDING_SHIFT;
@@ -574,10 +574,10 @@ impl Word {
         }
     }
 
-    /// Fast path of [`Word::taken_and_parked`], under the conditions of [`Word::handed`].
+    /// Fast path of [`Word::taken_and_parked`], under the conditions of [`Word::taken_plainly`].
     #[inline]
-    pub(super) fn handed_and_parked(self) -> Option<(Self, Events)> {
-        self.handed().map(|(word, events)| (word.without(HELD), events))
+    pub(super) fn taken_and_parked_plainly(self) -> Option<(Self, Events)> {
+        self.taken_plainly().map(|(word, events)| (word.without(HELD), events))
     }
 
     /// Continues after the key of a persistent packet was cloned: releases the node or queues it

@@ -143,7 +143,7 @@ impl Word {
 
     /// Returns the directions that packets report and those with outstanding operations.
     pub(crate) fn wanted_directions(self) -> Facts {
-        Facts::of_directions(u64::from(self.interest().bits()) & DIRECTIONS) | self.flying()
+        Facts::of_directions(u64::from(self.interest().bits()) & DIRECTIONS) | self.in_flight()
     }
 
     /// Returns whether the direction is known ready.

@@ -36,7 +36,7 @@ fn keeping_the_rules(mut word: Word) -> Word {
             word = if word.is_lone() { word } else { word.without(QUEUED) };
         }
     } else {
-        word = word.without(FLYING);
+        word = word.without(IN_FLIGHT);
     }
     if !word.is_away() && !word.has(ENABLED | REMOVING | CLOSED) {
         word = word.without(ALSO);
@@ -138,7 +138,7 @@ fn after_turns(word: Word, choices: Choices) -> Vec<Word> {
             word.taken_and_parked().0,
             word.cloned(unreported).0,
         ]);
-        reached.extend(word.handed().map(|(word, _)| word));
+        reached.extend(word.taken_plainly().map(|(word, _)| word));
     }
     reached
 }
@@ -175,7 +175,7 @@ fn after_operations(word: Word, choices: Choices) -> Vec<Word> {
     if word.has(LENT) && !word.is_lone() {
         let ref_dropped = word.ref_dropped(choices.direction(), choices.poll).0;
         reached.push(ref_dropped);
-        let last = ref_dropped.without(FLYING);
+        let last = ref_dropped.without(IN_FLIGHT);
         if word.has(ONE_SHOT) {
             reached.push(last.completed());
         } else {
@@ -248,10 +248,10 @@ proptest! {
     fn the_common_case_of_a_turn_is_no_other(word in words()) {
         let likely = keeping_the_rules(word.with(ENABLED | ONE_SHOT | QUEUED));
         for word in [word, likely, likely.without(UNCHECKED | EDGE | PENDING_ERR)] {
-            if let Some((handed, events)) = word.handed() {
+            if let Some((handed, events)) = word.taken_plainly() {
                 prop_assert_eq!(word.taken(), (handed, NodeTurn::Held(events)));
             }
-            if let Some((parked, events)) = word.handed_and_parked() {
+            if let Some((parked, events)) = word.taken_and_parked_plainly() {
                 prop_assert_eq!(word.taken_and_parked(), (parked, NodeTurn::Held(events)));
             }
         }
@@ -263,7 +263,7 @@ proptest! {
         word in words(), is_stale: bool, drained in hints(), poll: u32, mode in modes(),
     ) {
         let generation = (word.generation() + u32::from(is_stale)) % GENERATIONS;
-        let parked = word.without(ENABLED | HELD | LENT | FLYING | ALSO | REMOVING | COLLECTED | CLOSED);
+        let parked = word.without(ENABLED | HELD | LENT | IN_FLIGHT | ALSO | REMOVING | COLLECTED | CLOSED);
         let parked = keeping_the_rules(parked.without(RECHECK | HALF_CLOSED));
         for word in [word, parked] {
             if let Some(enabled) = word.enabled_plainly(generation, mode, drained, poll) {
@@ -315,10 +315,10 @@ fn what_is_common_goes_the_short_way() {
     assert!(armed.queued(1, Facts::IN, 5, || 5).is_none(), "it is another one's");
     assert!(armed.queued(0, Facts::IN | Facts::ERR, 5, || 5).is_none());
     assert!(queued.queued(0, Facts::IN, 5, || 5).is_none(), "it is queued already");
-    let (held, events) = queued.handed().expect("queued");
+    let (held, events) = queued.taken_plainly().expect("queued");
     assert_eq!(events, Events::IN);
-    assert!(held.handed().is_none());
-    assert!(queued.with(REMOVING).handed().is_none());
+    assert!(held.taken_plainly().is_none());
+    assert!(queued.with(REMOVING).taken_plainly().is_none());
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn enabling_with_a_hint_is_the_common_case() {
     let mode = Mode { interest: Interest::IN, edge: false, one_shot: true };
     let armed = Word::free(7).registered(mode, false).without(HELD).with(ENABLED).armed(3);
     let queued = armed.watching(Facts::IN).queued(7, Facts::IN, 5, || 5).expect("armed before");
-    let (parked, events) = queued.handed_and_parked().expect("queued");
+    let (parked, events) = queued.taken_and_parked_plainly().expect("queued");
     assert_eq!((events, parked.has(HELD | ENABLED | QUEUED)), (Events::IN, false));
     let again = |word: Word, drained| word.enabled_plainly(7, mode, drained, 6);
     assert!(again(parked, Drained::READ).is_some_and(|word| word.has(ENABLED)));
@@ -364,7 +364,7 @@ fn what_was_asked_for_besides_is_reported_once_and_changes_no_filter() {
     assert!(asked.queued(0, Facts::OUT, 5, || 5).is_none(), "it takes the long way");
     let (queued, delivery) = asked.delivered(0, Facts::OUT, 5, || 5);
     assert_eq!(delivery, Delivery::Noted(SlotStep::Queue));
-    assert!(queued.handed().is_none(), "it takes the long way");
+    assert!(queued.taken_plainly().is_none(), "it takes the long way");
     let (held, turn) = queued.taken();
     assert_eq!(turn, NodeTurn::Held(Events::OUT));
     assert_eq!((held.interest(), held.mode().interest), (Interest::IN, Interest::IN));
@@ -411,7 +411,7 @@ fn a_packet_that_the_handler_asks_for_comes_whatever_the_kernel_reports() {
             let (queued, next) = word.returned_again(Drained::READ, 5);
             assert_eq!(next, SlotStep::Queue);
             assert_eq!((queued.expired().1, queued.has(HELD)), (Expiry::Untimed, false));
-            assert!(queued.handed().is_none(), "it takes the long way");
+            assert!(queued.taken_plainly().is_none(), "it takes the long way");
             let (taken, turn) = queued.taken();
             assert_eq!((turn, taken.has(LATE | QUEUED | ENABLED)), (NodeTurn::Held(events), false));
             assert!(taken.has(HELD));

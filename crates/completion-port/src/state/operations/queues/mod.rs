@@ -83,7 +83,7 @@ impl fmt::Debug for OpQueues {
         if !self.files.is_empty() {
             write!(f, "{} on files, ", self.files.len())?;
         }
-        write!(f, "{} aloft", self.in_flight)
+        write!(f, "{} in flight", self.in_flight)
     }
 }
 
@@ -159,7 +159,7 @@ impl OpQueues {
         self.in_flight += 1;
     }
 
-    /// Applies an edge to the operations of the directions in `flying`, which the slot returned
+    /// Applies an edge to the operations of the directions in `in_flight`, which the slot returned
     /// when it noted the edge. Returns the operations to try, and whether one of these directions
     /// no longer has any operations. In that case, the caller must note the edge in the slot again,
     /// because an attempt may have ended in between.
@@ -167,11 +167,11 @@ impl OpQueues {
         &mut self,
         ops: &impl OpTable,
         slot: &Slot,
-        flying: Facts,
+        in_flight: Facts,
     ) -> ([Node; 2], bool) {
         let (mut due, mut is_missed) = ([NIL; 2], false);
         for direction in Direction::BOTH {
-            if !flying.has(direction.facts()) {
+            if !in_flight.has(direction.facts()) {
                 continue;
             }
             let queue = self.queue(direction);

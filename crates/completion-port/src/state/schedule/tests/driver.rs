@@ -569,7 +569,7 @@ impl Rig {
         Some(packet.number)
     }
 
-    pub(super) fn give_back(&mut self, worker: WorkerNumber) {
+    pub(super) fn release(&mut self, worker: WorkerNumber) {
         self.event(|schedule, port| {
             schedule.take_back(worker, port).then(|| schedule.depart(port)).flatten()
         });

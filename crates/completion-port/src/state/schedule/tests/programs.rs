@@ -101,7 +101,7 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
         Event::Take(worker) if acts(rig, worker) => {
             rig.take_packet(worker);
         }
-        Event::GiveBack(worker) if acts(rig, worker) => rig.give_back(worker),
+        Event::GiveBack(worker) if acts(rig, worker) => rig.release(worker),
         Event::Block(worker) if acts(rig, worker) => {
             rig.block(worker);
         }

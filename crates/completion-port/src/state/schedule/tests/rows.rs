@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_thread_that_waits_searches_and_gives_back_what_it_has_not_looked_at() {
+fn a_thread_that_waits_searches_and_returns_what_it_has_not_looked_at() {
     let mut rig = rig(2, 1, SHORT);
     rig.put(3);
     rig.run_wait(0);
@@ -226,19 +226,19 @@ fn a_thread_that_goes_off_with_what_it_was_given_calls_one_for_what_it_leaves() 
 }
 
 #[test]
-fn a_thread_that_gives_back_what_it_has_calls_one_for_it() {
+fn a_thread_that_returns_what_it_has_calls_one_for_it() {
     let mut rig = rig(2, 2, SHORT);
     rig.put(2);
     rig.run_wait(0);
     assert_eq!(rig.take_packet(0), Some(1));
     rig.run_wait(1);
     rig.schedule.expect(LONG);
-    rig.give_back(0);
+    rig.release(0);
     assert_eq!((rig.status(1), queue(&rig)), (Status::Called, vec![2]));
     rig.run(1);
     assert_eq!(hand(&rig, 1), [2]);
     let wakes = rig.schedule.figures().wakes;
-    rig.give_back(0);
+    rig.release(0);
     assert_eq!(rig.schedule.figures().wakes, wakes, "it has nothing");
 }
 
