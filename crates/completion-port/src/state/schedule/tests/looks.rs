@@ -97,7 +97,7 @@ fn a_thread_that_moves_keeps_what_it_holds_until_it_is_overdue() {
 }
 
 #[test]
-fn a_thread_that_cannot_give_back_what_it_took_takes_less() {
+fn a_thread_that_cannot_return_what_it_took_takes_less() {
     let mut rig = rig(2, 2, SHORT);
     rig.put(3);
     rig.run_wait(0);
