@@ -132,3 +132,42 @@ fn no_descriptor_is_left_open() {
     }
     std::fs::remove_file(&path).unwrap();
 }
+
+/// A slot of the port may belong first to an operation on a file and then to a socket, and the other
+/// way round.
+#[test]
+fn a_socket_may_follow_a_file_and_a_file_may_follow_a_socket() {
+    use completion_port_runtime::net::UdpSocket;
+
+    /// Waits once, so that the port watches the socket.
+    async fn use_socket() {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let waiting = spawn(async move { socket.recv_from(&mut [0; 8]).await.unwrap().0 });
+        completion_port_runtime::sleep(Duration::from_millis(1)).await;
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", address).unwrap();
+        assert_eq!(timeout(LIMIT, waiting).await.unwrap().unwrap(), 1);
+    }
+
+    async fn use_file(path: PathBuf) {
+        let file = File::create(path).unwrap();
+        let (written, _) = file.write_at(b"text".to_vec(), 0).await;
+        assert_eq!(written.unwrap(), 4);
+        file.sync_all().await.unwrap();
+    }
+
+    let path = path("slots");
+    for file_first in [true, false] {
+        let path = path.clone();
+        runtime().block_on(async {
+            if file_first {
+                spawn(use_file(path)).await.unwrap();
+                spawn(use_socket()).await.unwrap();
+            } else {
+                spawn(use_socket()).await.unwrap();
+                spawn(use_file(path)).await.unwrap();
+            }
+        });
+    }
+    std::fs::remove_file(&path).unwrap();
+}

@@ -4,7 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use std::thread;
 
-use completion_port::{Batch, Call, ErrorKind, Operation, Outcome, Packet, Port, SharedFile, sim};
+use completion_port::{
+    Batch, Call, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Port, Registration,
+    SharedFile, sim,
+};
 #[cfg(target_os = "linux")]
 use testkit::in_forked_child;
 use testkit::{Socket, System, on_every_file_system};
@@ -73,6 +76,30 @@ on_every_file_system! {
         assert_eq!(&system.contents(&socket)[1..8], b"written");
         silent(&port, system);
         assert_eq!(port.stats().registered, 0);
+    }
+
+    /// Rule 77: the port uses the memory of an operation again for a registration, and the other way
+    /// round.
+    fn registrations_and_operations_follow_each_other(system: &System) {
+        for file_first in [true, false] {
+            let port = port_on(system);
+            let file = SharedFile::new(Shared::new(system.file(b"bytes")));
+            for round in 0..4 {
+                if file_first == (round % 2 == 0) {
+                    port.start_then_post(file.read_at(room(5), 0), as_number(round)).unwrap();
+                    let (number, outcome) = told(&port, system);
+                    assert_eq!((number, read(outcome)), (round, Ok(b"bytes".to_vec())));
+                } else {
+                    let (ours, theirs) = system.unix_pair();
+                    let registration = Registration::owned(ours, Interest::IN, OneShot::Level);
+                    port.register(registration).unwrap();
+                    theirs.write(b"x").unwrap();
+                    let Packet::Ready(token) = next(&port, system) else { panic!("no report") };
+                    assert_eq!(token.into_key().drain(), 1);
+                }
+            }
+            assert_eq!(port.stats().registered, 0);
+        }
     }
 
     /// Rules 71 and 77: any number of them, which do not wait for each other or for messages.
