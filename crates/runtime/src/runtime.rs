@@ -331,6 +331,8 @@ impl Handle {
             queued: stats.queued,
             blocks_found: stats.blocks_found,
             stalls: self.0.pool.stalls(),
+            block_detection: stats.block_detection,
+            file_engine: stats.file_engine,
         }
     }
 
@@ -371,6 +373,11 @@ pub struct Metrics {
     pub blocks_found: u64,
     /// How often every thread slept or computed for 100 ms, and no other could be started.
     pub stalls: u64,
+    /// How the runtime detects that a task sleeps.
+    pub block_detection: BlockDetection,
+    /// What carries out the operations on files that have to wait for a disk; `none` until one of
+    /// them has to.
+    pub file_engine: &'static str,
 }
 
 /// The tasks, threads and queue of a runtime. [`Handle::dump`] returns it.
