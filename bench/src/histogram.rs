@@ -48,6 +48,12 @@ impl Histogram {
         self.total = 0;
     }
 
+    /// How many values it has.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> u64 {
+        self.total
+    }
+
     pub(crate) fn record(&mut self, time: Duration) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(LARGEST).min(LARGEST);
         self.counts[bucket(nanoseconds)] += 1;

@@ -22,8 +22,8 @@ pub(crate) enum Handlers {
     Quick,
     /// All the same work.
     All(Work),
-    /// A sleep of that many microseconds in one of that many requests.
-    SometimesSleep { once_in: u64, microseconds: u32 },
+    /// This work in one of that many requests.
+    Sometimes { once_in: u64, work: Work },
     /// Nothing, but requests of the first connection spin for that many microseconds.
     FirstSpins(u32),
 }
@@ -146,11 +146,7 @@ impl Load {
         for slot in &mut messages[..pattern.burst] {
             let work = match pattern.handlers {
                 Handlers::All(work) => work,
-                Handlers::SometimesSleep { once_in, microseconds }
-                    if self.sent % once_in == once_in - 1 =>
-                {
-                    Work::Sleep(microseconds)
-                }
+                Handlers::Sometimes { once_in, work } if self.sent % once_in == once_in - 1 => work,
                 Handlers::FirstSpins(microseconds) if index == 0 => Work::Spin(microseconds),
                 _ => Work::Echo,
             };
@@ -366,7 +362,7 @@ mod tests {
             streams[index].read_exact(&mut bytes).unwrap();
             bytes.chunks(MESSAGE).map(|message| message[0]).collect::<Vec<u8>>()
         };
-        let sleep = Handlers::SometimesSleep { once_in: 3, microseconds: 5 };
+        let sleep = Handlers::Sometimes { once_in: 3, work: Work::Sleep(5) };
         assert_eq!(kinds(&mut load, sleep, 0, 7), [0, 0, 2, 0, 0, 2, 0]);
         assert_eq!(kinds(&mut load, sleep, 1, 1), [0]);
         assert_eq!(kinds(&mut load, sleep, 1, 1), [2]);

@@ -14,6 +14,7 @@ mod enough;
 mod first_look;
 mod flood;
 mod histogram;
+mod http;
 mod in_flight;
 mod load;
 mod machine;
@@ -82,6 +83,8 @@ mod handover;
 #[cfg(target_os = "linux")]
 mod registration;
 #[cfg(target_os = "linux")]
+mod runtimes;
+#[cfg(target_os = "linux")]
 mod single;
 
 use std::process::ExitCode;
@@ -113,6 +116,13 @@ enum Command {
     /// A piece of work whose instructions are counted
     #[command(hide = true)]
     Perform { bench: String, contender: String, size: usize, amount: usize },
+    /// Runs a program on a runtime, and prints what it has cost
+    #[command(hide = true)]
+    Program {
+        #[arg(long)]
+        contender: String,
+        program: Vec<String>,
+    },
     /// Prints the memory of that many registrations
     #[command(hide = true)]
     Memory { contender: String, sockets: usize },
@@ -156,6 +166,7 @@ fn main() -> ExitCode {
         Some(Command::Perform { bench, contender, size, amount }) => {
             system::perform(bench, contender, size, amount)
         }
+        Some(Command::Program { contender, program }) => system::program(&contender, &program),
         Some(Command::Memory { contender, sockets }) => system::memory(&contender, sockets),
     };
     match outcome {

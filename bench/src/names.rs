@@ -12,6 +12,29 @@ pub(crate) const WITH_READS: &str = "ours, reads on the same port";
 pub(crate) const BESIDE_POOL: &str = "ours beside 32 threads that pread";
 pub(crate) const READS_BY_HAND: &str = "epoll_one_shot, its threads pread";
 
+/// Of the runtimes.
+pub(crate) mod runtimes {
+    pub(crate) const OURS: &str = "ours";
+    pub(crate) const TOKIO: &str = "tokio";
+    pub(crate) const MORE_WORKERS: &str = "tokio_more_workers";
+    pub(crate) const SPAWN_BLOCKING: &str = "tokio_spawn_blocking";
+    pub(crate) const EAGER: &str = "tokio_eager_handoff";
+    pub(crate) const SMOL: &str = "smol";
+
+    /// The quantity of the zoo: 1 if a program stalls.
+    pub(crate) const STALLS: &str = "stalls";
+    /// The share of requests that block in a row in which none does.
+    pub(crate) const QUIET: &str = "nothing blocks";
+
+    /// The name of a row in which one of that many requests blocks, or none.
+    pub(crate) fn with_share(contender: &str, once_in: u32) -> String {
+        match once_in {
+            0 => format!("{contender}, {QUIET}"),
+            _ => format!("{contender}, {} %", 100.0 / f64::from(once_in)),
+        }
+    }
+}
+
 /// Of those that read a file.
 pub(crate) mod files {
     pub(crate) const AT_ONCE: &str = "ours, at once";

@@ -8,6 +8,8 @@
 
 use std::fmt::Write as _;
 
+mod shares;
+
 use crate::report::{APART, Cell, Report, Row};
 use crate::scenario::CPU;
 use crate::statistics::{Estimate, estimate_present};
@@ -84,7 +86,9 @@ struct Scale {
 pub(crate) fn svg(report: &Report) -> Result<String, String> {
     let cells = || THREADS.iter().filter_map(|threads| report.cell("S1", *threads, CONNECTIONS));
     if cells().next().is_none() {
-        return Err("no plot: S1 with 64 connections was not measured; `--scenario S1 --connections 64` does so".to_owned());
+        return shares::svg(report).ok_or_else(|| {
+            "no plot: S1 with 64 connections was not measured, nor R4a; `--scenario S1 --connections 64` does so".to_owned()
+        });
     }
     if cells().flat_map(|cell| &cell.rows).all(|row| estimate_present(row.values(CPU)).is_none()) {
         return Err(

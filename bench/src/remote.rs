@@ -25,6 +25,8 @@ pub(crate) struct Remote {
     pub(crate) address: SocketAddr,
     /// Its sockets for datagrams.
     pub(crate) sockets: Vec<SocketAddr>,
+    /// How it detects blocked threads, if it reports that.
+    pub(crate) detected: Option<String>,
 }
 
 impl Remote {
@@ -59,7 +61,7 @@ impl Remote {
             }
         }
         match traffic {
-            Traffic::Lasting => {}
+            Traffic::Lasting | Traffic::Http(_) => {}
             Traffic::Short => {
                 command.arg("--accepts");
             }
@@ -89,9 +91,11 @@ impl Remote {
             return Err("server: no pipes".to_owned());
         };
         let address = SocketAddr::from(([0, 0, 0, 0], 0));
+        let (sockets, detected) = (Vec::new(), None);
         let mut remote =
-            Remote { child, input, output: Output::of(output), address, sockets: Vec::new() };
-        Hello { address: remote.address, sockets: remote.sockets } = remote.hear()?;
+            Remote { child, input, output: Output::of(output), address, sockets, detected };
+        Hello { address: remote.address, sockets: remote.sockets, detected: remote.detected } =
+            remote.hear()?;
         Ok(remote)
     }
 

@@ -16,6 +16,7 @@ use crate::distance;
 use crate::enough::Amount;
 use crate::flood::Flood;
 use crate::histogram::Histogram;
+use crate::http::HttpClients;
 use crate::load::{Handlers, Load, PORTION, Pattern};
 use crate::processor_time::Clock;
 use crate::remote::Remote;
@@ -53,6 +54,8 @@ enum Clients {
 impl Clients {
     fn new(setup: &Setup, remote: &Remote) -> Result<Clients, String> {
         let clients = match (setup.traffic, setup.service()) {
+            (Traffic::Http(http), _) => HttpClients::new(remote.address, setup.connections, http)
+                .map(|clients| Clients::Others(Box::new(clients))),
             (Traffic::Lasting, Service::Echo) => Load::new().map(Clients::Load),
             (Traffic::Lasting, Service::Sink(_)) => Flood::new().map(Clients::Flood),
             (Traffic::Short, _) => Short::new(remote.address, setup.connections)
@@ -172,6 +175,11 @@ pub(crate) fn measure(places: &[Place], amount: Amount, progress: &mut dyn FnMut
         round += 1;
     }
     let mut notes = notes(setup, places.iter().any(|place| place.by_turn));
+    let detected = |(place, entrant): (&Place, &Option<Entrant>)| {
+        let detected = entrant.as_ref()?.remote.detected.as_ref()?;
+        Some(format!("{}: {detected}", place.name))
+    };
+    notes.extend(places.iter().zip(&entrants).filter_map(detected));
     for (place, entrant) in places.iter().zip(&entrants) {
         let Some(Entrant { rest: (rested, used), .. }) = entrant else { continue };
         let share = used / rested.max(f64::MIN_POSITIVE);
@@ -200,13 +208,26 @@ pub(crate) fn measure(places: &[Place], amount: Amount, progress: &mut dyn FnMut
         drain: setup.drain,
         under_way: match setup.traffic {
             Traffic::Datagrams { under_way, .. } => Some(under_way),
-            Traffic::Lasting | Traffic::Short => None,
+            Traffic::Lasting | Traffic::Short | Traffic::Http(_) => None,
         },
         reads: None,
         compared: setup.compared.to_owned(),
         rows,
         notes,
     }
+}
+
+/// Two turns that are not recorded: the rate, and what the server used in all.
+#[cfg_attr(windows, allow(dead_code, reason = "only runtimes need it"))]
+pub(crate) fn pilot(place: &Place) -> Result<(f64, Snapshot), String> {
+    let mut entrant = Entrant::start(place)?;
+    let (mut latencies, mut row) = (Histogram::default(), Row::default());
+    for _ in 0..2 {
+        entrant.turn(place, &mut latencies, &mut row)?;
+    }
+    // In the first turn a queue may still be growing.
+    let rate = row.values(RATE).iter().flatten().copied().fold(f64::INFINITY, f64::min);
+    Ok((rate, entrant.remote.snapshot()?))
 }
 
 fn notes(setup: &Setup, by_turn: bool) -> Vec<String> {
@@ -223,6 +244,9 @@ fn notes(setup: &Setup, by_turn: bool) -> Vec<String> {
     }
     let about = match setup.traffic {
         Traffic::Lasting => None,
+        Traffic::Http(_) => Some(
+            "Latencies are of the quick requests. With a rate they begin when a request was due, not when it was sent.",
+        ),
         Traffic::Short => Some(
             "Figures are for each connection, from connect(2) to close(2). Designs whose threads share nothing \
              have a listener for each thread (SO_REUSEPORT), the others one.",
@@ -240,7 +264,7 @@ fn notes(setup: &Setup, by_turn: bool) -> Vec<String> {
              would have met. least: requests of the connection with the fewest.",
             microseconds / 1000
         )),
-        Handlers::SometimesSleep { .. } | Handlers::Quick | Handlers::All(_) => {}
+        Handlers::Sometimes { .. } | Handlers::Quick | Handlers::All(_) => {}
     }
     notes
 }
@@ -257,7 +281,11 @@ fn skip(row: &mut Row, setup: &Setup, round: usize) {
         row.push(&name, &unit, None);
     }
     if row.quantity(setup.compared).is_none() {
-        let unit = if setup.compared == RATE { "1/s" } else { "ns" };
+        let unit = match setup.compared {
+            RATE => "1/s",
+            "p99" => "us",
+            _ => "ns",
+        };
         (0..=round).for_each(|_| row.push(setup.compared, unit, None));
     }
 }
@@ -415,6 +443,11 @@ fn note(
     }
     if let (Some(after), Some(before)) = (after.wakes, before.wakes) {
         row.push("own wakes", "", each(after, before));
+    }
+    if setup.scenario.starts_with('R') {
+        // A server on a runtime has as many threads as its tasks need.
+        row.push("threads", "", after.threads.map(to_float));
+        row.push("resident", "MiB", Some(to_float(after.resident) / f64::from(1 << 20)));
     }
 }
 

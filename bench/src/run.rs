@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use crate::contenders::{self, Contender};
 use crate::enough::{Amount, Limit};
 use crate::machine::Machine;
-use crate::options::{FILES, IN_FLIGHT, Run as Options, SCENARIOS};
+use crate::options::{
+    BLOCKING, COMPUTING, ECHO, FILES, IN_FLIGHT, MESSAGES, Run as Options, SCENARIOS, ZOO,
+};
 use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds;
 use crate::scenario::{Extent, Selection};
@@ -51,7 +53,8 @@ impl Options {
     fn contenders(&self) -> Result<Vec<Contender>, String> {
         let all = contenders::all();
         for wanted in &self.against {
-            if !all.iter().any(|contender| contender.name == wanted) {
+            let is_known = all.iter().any(|contender| contender.name == wanted);
+            if !is_known && !system::is_runtime(wanted) {
                 let names: Vec<&str> = all.iter().map(|contender| contender.name).collect();
                 return Err(format!("no contender `{wanted}`; there are {}", names.join(", ")));
             }
@@ -67,6 +70,11 @@ impl Options {
 
 /// Measures according to the options.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    if options.sandbox {
+        // Before there is another thread or process.
+        let sandbox = system::enter_sandbox();
+        sandbox.map_err(|error| Failure::Unusable(format!("--sandbox: {error}")))?;
+    }
     let machine = Machine::here();
     let descriptors = machine.descriptors.and_then(|limit| usize::try_from(limit).ok());
     let descriptors = descriptors.unwrap_or(usize::MAX);
@@ -99,6 +107,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
                 about: contender.about.to_owned(),
                 version: (contender.version)(),
             })
+            .chain(system::runtimes_described(options))
             .collect(),
         cells: Vec::new(),
         seconds: 0.0,
@@ -150,8 +159,19 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// The scenarios that need no server, and how many seconds they take; a guess, on the safe side.
-const WITHIN_THE_PROCESS: [(&str, u64); 6] =
-    [("S6", 50), ("S7", 15), (FILES, 220), ("S15", 20), (IN_FLIGHT, 60), ("single", 40)];
+const WITHIN_THE_PROCESS: [(&str, u64); 11] = [
+    ("S6", 50),
+    ("S7", 15),
+    (FILES, 220),
+    ("S15", 20),
+    (IN_FLIGHT, 60),
+    ("single", 40),
+    (ECHO, 80),
+    (BLOCKING, 700),
+    (COMPUTING, 150),
+    (MESSAGES, 120),
+    (ZOO, 200),
+];
 
 /// How long it takes to measure what needs no server.
 fn within_the_process_takes(selection: &Selection) -> Duration {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::load::{BURST, Handlers, Pattern};
 pub(crate) use crate::options::{ACCEPTS, DATAGRAMS, FILES, OFTEN, OPERATIONS, SINK};
-use crate::options::{INSTRUCTIONS, SCENARIOS, SHORT};
+use crate::options::{ASKED_FOR, SCENARIOS, SHORT};
 use crate::sink::{Drain, Reads, Service, Sink};
 use crate::system;
 use crate::traffic::Traffic;
@@ -99,7 +99,7 @@ impl Setup {
 impl Selection {
     pub(crate) fn wants(&self, scenario: &str) -> bool {
         if self.scenarios.is_empty() {
-            (self.extent != Extent::Quick || scenario == "S1") && scenario != INSTRUCTIONS
+            (self.extent != Extent::Quick || scenario == "S1") && !ASKED_FOR.contains(&scenario)
         } else {
             self.scenarios.iter().any(|wanted| wanted.eq_ignore_ascii_case(scenario))
         }
@@ -147,8 +147,8 @@ impl Selection {
         let (handlers, burst, compared) = match scenario {
             "S2" => (Handlers::Quick, BURST, CPU),
             "S3" => (Handlers::All(Work::Turns(turns(20))), 1, RATE),
-            "S4" => (Handlers::SometimesSleep { once_in: 1000, microseconds: 5000 }, 1, RATE),
-            OFTEN => (Handlers::SometimesSleep { once_in: 50, microseconds: 5000 }, 1, RATE),
+            "S4" => (Handlers::Sometimes { once_in: 1000, work: Work::Sleep(5000) }, 1, RATE),
+            OFTEN => (Handlers::Sometimes { once_in: 50, work: Work::Sleep(5000) }, 1, RATE),
             "S5" => (Handlers::All(Work::Locked(turns(3))), 1, RATE),
             // Half a round, and restarted immediately: the last one ends soon after the round.
             "S9" => (Handlers::FirstSpins(half(round)), 1, RATE),
@@ -164,7 +164,7 @@ impl Selection {
             Traffic::Lasting if connections > ACTIVE => {
                 format!("{connections} connections, {ACTIVE} of them active")
             }
-            Traffic::Lasting => format!("{connections} connections"),
+            Traffic::Lasting | Traffic::Http(_) => format!("{connections} connections"),
             Traffic::Short => format!("{connections} clients"),
             Traffic::Datagrams { sockets, under_way } => {
                 let plural = if sockets == 1 { "" } else { "s" };
@@ -289,7 +289,7 @@ pub(crate) const CPU: &str = "cpu";
 pub(crate) const RATE: &str = "rate";
 
 /// That many microseconds in turns of the loop of [`Work`].
-fn turns(microseconds: u32) -> u32 {
+pub(crate) fn turns(microseconds: u32) -> u32 {
     static PER_MICROSECOND: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     microseconds.saturating_mul(*PER_MICROSECOND.get_or_init(turns_per_microsecond))
 }

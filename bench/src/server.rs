@@ -49,6 +49,8 @@ pub(crate) struct Hello {
     pub(crate) address: SocketAddr,
     /// Of the sockets for datagrams.
     pub(crate) sockets: Vec<SocketAddr>,
+    /// How the contender detects blocked threads, if it reports that.
+    pub(crate) detected: Option<String>,
 }
 
 /// A command to a server, on a line. It answers with a [`Snapshot`].
@@ -104,6 +106,10 @@ pub(crate) struct Snapshot {
     pub(crate) refused: u64,
     /// Why the last of them was refused.
     pub(crate) refusal: Option<String>,
+    /// Threads of the process, on systems that count them.
+    pub(crate) threads: Option<u64>,
+    /// Those of them that run tasks, by the contender's own count.
+    pub(crate) workers: Option<usize>,
     /// The contender's own count of threads woken.
     pub(crate) wakes: Option<u64>,
     /// System calls, if the kernel counts them.
@@ -131,8 +137,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             system::start_beside(name, options.threads, reading).ok_or_else(unknown)?
         }
         None => {
-            let all = contenders::all();
-            let contender = all.iter().find(|it| it.name == name).ok_or_else(unknown)?;
+            let all = contenders::all().into_iter().chain(system::runtimes());
+            let contender = all.into_iter().find(|it| it.name == name).ok_or_else(unknown)?;
             (contender.start)(options.threads, service)
         }
     };
@@ -149,7 +155,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let sockets = (0..options.datagrams).map(|_| answer(&*server));
     let sockets: io::Result<Vec<SocketAddr>> = sockets.collect();
     let sockets = sockets.map_err(|error| format!("sockets for datagrams: {error}"))?;
-    say(&Hello { address, sockets })?;
+    say(&Hello { address, sockets, detected: server.detected() })?;
     for line in io::stdin().lock().lines() {
         let line = line.map_err(|error| error.to_string())?;
         match Command::parse(&line).ok_or_else(|| format!("no command: {line}"))? {
@@ -249,6 +255,8 @@ fn snapshot(
         added: accepted.added.load(Ordering::Relaxed),
         refused: accepted.refused.load(Ordering::Relaxed),
         refusal: accepted.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        threads: system::threads(),
+        workers: server.workers(),
         wakes: server.wakes(),
         system_calls: counted,
         not_counted,

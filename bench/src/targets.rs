@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+mod runtimes;
+
 use crate::names::{
     AT_ONCE, BESIDE_POOL, BY_PACKETS, IN_C_AT_ONCE, IN_C_BY_PACKETS, PLACED, SHARED, WITH_READS,
     files,
@@ -244,6 +246,7 @@ fn judge(report: &Report) -> Vec<Judged> {
         let what = format!("cpu of ours / {FEW_SOCKETS}");
         judged.push(Judged { at_most: true, ..floor(cell, what, measured, MANY_SOCKETS) });
     }
+    judged.extend(runtimes::judge(report));
     judged
 }
 

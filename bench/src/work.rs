@@ -5,8 +5,11 @@
 //! turns a microsecond has.
 
 use std::hint::black_box;
+use std::net::ToSocketAddrs as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use crate::system;
 
 /// The length of every message, in bytes.
 pub(crate) const MESSAGE: usize = 64;
@@ -27,6 +30,12 @@ pub(crate) enum Work {
     Locked(u32),
     /// A loop for that many microseconds.
     Spin(u32),
+    /// A sleep of that many microseconds with the process's lock.
+    Held(u32),
+    /// A read of a file that is not in memory.
+    File,
+    /// A lookup of a host name.
+    Name,
 }
 
 /// The lock for which [`Work::Locked`] competes.
@@ -35,13 +44,7 @@ static LOCK: Mutex<u64> = Mutex::new(0);
 /// A message: the kind of work, its amount, a number to tell messages apart, and a filling that
 /// depends on the number.
 pub(crate) fn message(work: Work, number: u64) -> [u8; MESSAGE] {
-    let (kind, amount) = match work {
-        Work::Echo => (0, 0),
-        Work::Turns(amount) => (1, amount),
-        Work::Sleep(amount) => (2, amount),
-        Work::Locked(amount) => (3, amount),
-        Work::Spin(amount) => (4, amount),
-    };
+    let (kind, amount) = work.parts();
     let mut message = [0; MESSAGE];
     for (index, byte) in message.iter_mut().enumerate().skip(16) {
         *byte = number.to_le_bytes()[index % 8] ^ 0x5a;
@@ -53,34 +56,76 @@ pub(crate) fn message(work: Work, number: u64) -> [u8; MESSAGE] {
 }
 
 /// Parses a message; `None` if it is not from this benchmark.
-fn parse(message: &[u8; MESSAGE]) -> Option<Work> {
+pub(crate) fn parse(message: &[u8; MESSAGE]) -> Option<Work> {
     let amount = u32::from_le_bytes([message[4], message[5], message[6], message[7]]);
-    match message[0] {
-        0 => Some(Work::Echo),
-        1 => Some(Work::Turns(amount)),
-        2 => Some(Work::Sleep(amount)),
-        3 => Some(Work::Locked(amount)),
-        4 => Some(Work::Spin(amount)),
-        _ => None,
-    }
+    Work::from_parts(message[0], amount)
 }
 
 /// Does the work of a message.
 pub(crate) fn perform(message: &[u8; MESSAGE]) {
-    match parse(message) {
-        None | Some(Work::Echo) => {}
-        Some(Work::Turns(turns)) => {
-            turn(turns, u64::from(turns));
+    if let Some(work) = parse(message) {
+        work.perform();
+    }
+}
+
+impl Work {
+    /// Its number, and its amount.
+    pub(crate) fn parts(self) -> (u8, u32) {
+        match self {
+            Work::Echo => (0, 0),
+            Work::Turns(amount) => (1, amount),
+            Work::Sleep(amount) => (2, amount),
+            Work::Locked(amount) => (3, amount),
+            Work::Spin(amount) => (4, amount),
+            Work::Held(amount) => (5, amount),
+            Work::File => (6, 0),
+            Work::Name => (7, 0),
         }
-        Some(Work::Sleep(microseconds)) => sleep(Duration::from_micros(microseconds.into())),
-        Some(Work::Locked(turns)) => {
-            let mut shared = LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            *shared = turn(turns, *shared);
-        }
-        Some(Work::Spin(microseconds)) => {
-            let end = Instant::now() + Duration::from_micros(microseconds.into());
-            while Instant::now() < end {
-                turn(100, 1);
+    }
+
+    pub(crate) fn from_parts(kind: u8, amount: u32) -> Option<Work> {
+        Some(match kind {
+            0 => Work::Echo,
+            1 => Work::Turns(amount),
+            2 => Work::Sleep(amount),
+            3 => Work::Locked(amount),
+            4 => Work::Spin(amount),
+            5 => Work::Held(amount),
+            6 => Work::File,
+            7 => Work::Name,
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn perform(self) {
+        match self {
+            Work::Echo => {}
+            Work::Turns(turns) => {
+                turn(turns, u64::from(turns));
+            }
+            Work::Sleep(microseconds) => sleep(Duration::from_micros(microseconds.into())),
+            Work::Locked(turns) => {
+                let mut shared = LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                *shared = turn(turns, *shared);
+            }
+            Work::Spin(microseconds) => {
+                let end = Instant::now() + Duration::from_micros(microseconds.into());
+                while Instant::now() < end {
+                    turn(100, 1);
+                }
+            }
+            Work::Held(microseconds) => {
+                let _held = LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                sleep(Duration::from_micros(microseconds.into()));
+            }
+            // A panic ends the connection, which the client reports.
+            Work::File => system::read_uncached().expect("the file can be read"),
+            Work::Name => {
+                let found = ("localhost", 80).to_socket_addrs();
+                assert!(
+                    found.is_ok_and(|mut all| all.next().is_some()),
+                    "localhost has an address"
+                );
             }
         }
     }
@@ -172,6 +217,9 @@ mod tests {
             Work::Sleep(5000),
             Work::Locked(u32::MAX),
             Work::Spin(1_000_000),
+            Work::Held(5000),
+            Work::File,
+            Work::Name,
         ];
         for (number, work) in all.into_iter().enumerate() {
             assert_eq!(parse(&message(work, number as u64)), Some(work));
@@ -179,6 +227,13 @@ mod tests {
         let mut foreign = message(Work::Echo, 1);
         foreign[0] = 99;
         assert_eq!(parse(&foreign), None);
+    }
+
+    #[test]
+    fn the_works_that_block_end() {
+        for work in [Work::Sleep(1), Work::Held(1), Work::File, Work::Name] {
+            work.perform();
+        }
     }
 
     #[test]

@@ -90,6 +90,16 @@ pub(crate) trait Server: Send + Sync {
         None
     }
 
+    /// Threads that run its tasks, where it counts them.
+    fn workers(&self) -> Option<usize> {
+        None
+    }
+
+    /// How it detects blocked threads, and carries out operations on files, where it reports that.
+    fn detected(&self) -> Option<String> {
+        None
+    }
+
     /// Starts the reads from its file, at this rate per second, or as many as possible. Only those
     /// of [`Reading`](crate::system::Aside) have a file.
     fn begin_reads(&self, _rate: Option<f64>) -> io::Result<()> {

@@ -3,13 +3,13 @@
 use std::io;
 use std::path::Path;
 
-use crate::contenders::{self, Server};
+use crate::contenders::{self, Contender, Server};
 use crate::enough::Amount;
 use crate::files::{self, Reading};
 use crate::options::{self, FILES};
-use crate::report::Cell;
+use crate::report::{Cell, Described};
 use crate::run::Bench;
-use crate::{Failure, callgrind, crowd, handover, registration, single};
+use crate::{Failure, callgrind, crowd, handover, registration, runtimes, single};
 
 /// Starts a server that reads from a file beside its echo, if there is one of that name.
 pub(crate) fn start_beside(
@@ -39,11 +39,13 @@ pub(crate) fn benches(
         length: u64::from(options.file_size) << 20,
         ..usual
     };
-    vec![
+    let mut benches: Vec<Bench<'static>> = vec![
         ("S7", Box::new(move |step| registration::run(registration, step))),
         (FILES, Box::new(move |step| files::run(&files, step))),
         ("single", Box::new(move |step| single::run(single, step))),
-    ]
+    ];
+    benches.extend(runtimes::benches(options, rounds));
+    benches
 }
 
 /// What valgrind counts, or how much more that is than in another build.
@@ -66,6 +68,36 @@ pub(crate) fn perform(
 ) -> Result<(), Failure> {
     let work = callgrind::Work { bench, contender, size, amount };
     work.perform().map_err(|error| Failure::Broken(error.to_string()))
+}
+
+pub(crate) fn program(contender: &str, program: &[String]) -> Result<(), Failure> {
+    runtimes::perform(contender, program)
+}
+
+/// The runtimes that take part in a run.
+pub(crate) fn runtimes_described(options: &options::Run) -> Vec<Described> {
+    runtimes::described(options)
+}
+
+/// From now on this process and those that it starts have neither io_uring nor perf.
+pub(crate) fn enter_sandbox() -> io::Result<()> {
+    const REFUSED: [libc::c_long; 4] = [
+        libc::SYS_perf_event_open,
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_uring_register,
+    ];
+    testkit::sandbox::refuse_from_now_on(&REFUSED, libc::EPERM)
+}
+
+/// Servers on runtimes.
+pub(crate) fn runtimes() -> Vec<Contender> {
+    runtimes::servers()
+}
+
+/// Whether it is the name of a runtime.
+pub(crate) fn is_runtime(name: &str) -> bool {
+    runtimes::is_contender(name)
 }
 
 pub(crate) fn memory(contender: &str, sockets: usize) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroU64;
 pub(crate) use std::os::fd::AsFd as IsSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 pub(crate) use std::os::unix::net::UnixStream as Paired;
@@ -19,14 +20,18 @@ use rustix::net::{
     AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{
+    CpuSet, current_timer_slack, sched_getaffinity, sched_setaffinity, set_current_timer_slack,
+};
 
 pub(crate) use self::alone::{
-    benches, crowd, handover, instructions, memory, perform, start_beside,
+    benches, crowd, enter_sandbox, handover, instructions, is_runtime, memory, perform, program,
+    runtimes, runtimes_described, start_beside,
 };
 pub(crate) use self::counters::Counters;
 pub(crate) use self::listening::Listening;
 pub(crate) use self::set::Set;
+pub(crate) use self::uncached::read_uncached;
 use super::Switches;
 use crate::contenders::nonblocking::{Connection, Family, Owning, Peer};
 pub(crate) use crate::files::Reading as Aside;
@@ -37,6 +42,7 @@ mod alone;
 mod counters;
 mod listening;
 mod set;
+mod uncached;
 
 pub(crate) const NAME: &str = "Linux";
 
@@ -137,6 +143,30 @@ pub(crate) fn resident() -> io::Result<u64> {
     let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
     let pages = pages.ok_or_else(|| io::Error::other("statm has another form than expected"))?;
     Ok(pages * rustix::param::page_size() as u64)
+}
+
+/// While this exists, the calling thread's waits end at their time. Usually the kernel may end them
+/// 50 microseconds later.
+pub(crate) struct Punctual(Option<NonZeroU64>);
+
+pub(crate) fn be_punctual() -> Punctual {
+    let usual = current_timer_slack().ok().and_then(NonZeroU64::new);
+    // Without it, every contender's latencies are a little longer.
+    let _ = set_current_timer_slack(Some(NonZeroU64::MIN));
+    Punctual(usual)
+}
+
+impl Drop for Punctual {
+    fn drop(&mut self) {
+        // Servers that this thread starts have the usual value.
+        let _ = set_current_timer_slack(self.0);
+    }
+}
+
+/// The threads of this process.
+pub(crate) fn threads() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    field(&status, "Threads")?.parse().ok()
 }
 
 /// What starts this program once more. Not by its name: the file may have been replaced meanwhile by a newer build.

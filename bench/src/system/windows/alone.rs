@@ -6,22 +6,31 @@ use std::path::Path;
 use clap::Args;
 
 use crate::Failure;
-use crate::contenders::Server;
+use crate::contenders::{Contender, Server};
 use crate::enough::Amount;
-use crate::options::{self, ACCEPTS, FILES, INSTRUCTIONS, OPERATIONS, SHORT};
-use crate::report::Cell;
+use crate::options::{
+    self, ACCEPTS, BLOCKING, COMPUTING, ECHO, FILES, INSTRUCTIONS, MESSAGES, OPERATIONS, SHORT, ZOO,
+};
+use crate::report::{Cell, Described};
 use crate::run::Bench;
 
 /// The scenarios that are not measured here, and why.
-pub(in crate::system) const LACKS: [(&str, &str); 7] = [
+pub(in crate::system) const LACKS: [(&str, &str); 12] = [
     ("S7", "its contenders register with sets of Linux"),
     (SHORT, "its clients close sockets, of which `WSAPoll` would tell until they are taken out"),
     (ACCEPTS, "as S10"),
     (OPERATIONS, "its rivals are those of Linux"),
     (FILES, "its contenders read by calls of Linux"),
+    (ECHO, NO_RUNTIMES),
+    (BLOCKING, NO_RUNTIMES),
+    (COMPUTING, NO_RUNTIMES),
+    (MESSAGES, NO_RUNTIMES),
+    (ZOO, NO_RUNTIMES),
     ("single", "its contenders wait with sets of Linux"),
     (INSTRUCTIONS, "valgrind runs no programs of Windows"),
 ];
+
+const NO_RUNTIMES: &str = "runtimes are compared on Linux";
 
 fn not_here(what: &str) -> Failure {
     Failure::Unusable(format!("{what} is not measured on Windows"))
@@ -74,6 +83,26 @@ pub(crate) fn perform(
     _amount: usize,
 ) -> Result<(), Failure> {
     Err(not_here(&bench))
+}
+
+pub(crate) fn program(contender: &str, _program: &[String]) -> Result<(), Failure> {
+    Err(not_here(contender))
+}
+
+pub(crate) fn runtimes_described(_options: &options::Run) -> Vec<Described> {
+    Vec::new()
+}
+
+pub(crate) fn enter_sandbox() -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "there are no sandboxes on Windows"))
+}
+
+pub(crate) fn runtimes() -> Vec<Contender> {
+    Vec::new()
+}
+
+pub(crate) fn is_runtime(_name: &str) -> bool {
+    false
 }
 
 pub(crate) fn memory(_contender: &str, _sockets: usize) -> Result<(), Failure> {

@@ -27,7 +27,8 @@ use windows_sys::Win32::System::Threading::{
 };
 
 pub(crate) use self::alone::{
-    Aside, Counters, benches, crowd, handover, instructions, memory, perform, start_beside,
+    Aside, Counters, benches, crowd, enter_sandbox, handover, instructions, is_runtime, memory,
+    perform, program, runtimes, runtimes_described, start_beside,
 };
 pub(crate) use self::set::Set;
 use super::Switches;
@@ -145,6 +146,22 @@ pub(crate) fn processor_time(clock: Clock) -> Duration {
 /// No call reports them.
 pub(crate) fn switches() -> Option<Switches> {
     None
+}
+
+/// Waits end as usual.
+pub(crate) struct Punctual;
+
+pub(crate) fn be_punctual() -> Punctual {
+    Punctual
+}
+
+pub(crate) fn threads() -> Option<u64> {
+    None
+}
+
+/// No contender that is measured here reads a file.
+pub(crate) fn read_uncached() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// The working set of this process, in bytes.

@@ -14,7 +14,7 @@ pub(crate) const ABOUT: &str = "The completion port side by side with its rivals
 pub(crate) const CALLED_BY_CPORT: &str = "CPORT_BENCH_CALLED_BY_CPORT";
 
 /// The scenarios and their descriptions.
-pub(crate) const SCENARIOS: [(&str, &str); 20] = [
+pub(crate) const SCENARIOS: [(&str, &str); 25] = [
     ("S1", "echo of 64 bytes, request and response"),
     ("S2", "echo, bursts of 8 requests"),
     ("S3", "handlers of 20 us on 4 connections"),
@@ -34,10 +34,27 @@ pub(crate) const SCENARIOS: [(&str, &str); 20] = [
     (SINK, "the sink: sockets that are always full, nothing is sent back"),
     (IN_FLIGHT, "1 to 64 operations in flight on one socket, and readiness, within the process"),
     ("single", "the price of an event: one thread, no wakes, within the process"),
+    (ECHO, "runtimes, only if asked for, as those below: echo of 64 bytes"),
+    (BLOCKING, "runtimes: one handler in 50 blocks; throughput, latencies of the others, --plot"),
+    (COMPUTING, "runtimes: some handlers compute for 60 ms; latencies of the others"),
+    (MESSAGES, "runtimes: tasks that exchange messages, in separate processes"),
+    (ZOO, "runtimes: small programs that are known to stall"),
     (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
 ];
 
 pub(crate) const INSTRUCTIONS: &str = "instructions";
+/// The scenarios of runtimes: an echo, ...
+pub(crate) const ECHO: &str = "R1";
+/// ... handlers that block, ...
+pub(crate) const BLOCKING: &str = "R4a";
+/// ... handlers that compute, ...
+pub(crate) const COMPUTING: &str = "R4b";
+/// ... messages between tasks, ...
+pub(crate) const MESSAGES: &str = "R5";
+/// ... and programs that are known to stall.
+pub(crate) const ZOO: &str = "zoo";
+/// The scenarios that are measured only if asked for.
+pub(crate) const ASKED_FOR: [&str; 6] = [ECHO, BLOCKING, COMPUTING, MESSAGES, ZOO, INSTRUCTIONS];
 /// The scenario whose servers accept by themselves.
 pub(crate) const SHORT: &str = "S10";
 /// The scenario without connections.
@@ -123,10 +140,13 @@ pub(crate) struct Run {
     /// Length of each round
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
+    /// Refuse io_uring and perf to all servers and clients, as containers do
+    #[arg(long)]
+    pub(crate) sandbox: bool,
     /// Write the raw JSON into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Write the plot of S1 with 64 connections
+    /// Write the plot of S1 with 64 connections, or else that of R4a
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
 }

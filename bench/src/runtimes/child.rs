@@ -1,0 +1,104 @@
+//! The processes in which a runtime runs a program that has no clients.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::api::{Eager, Ours, Runtime, Smol, Tokio};
+use super::{messages, processors, zoo};
+use crate::Failure;
+use crate::names::runtimes::{EAGER, MORE_WORKERS, OURS, SMOL, SPAWN_BLOCKING, TOKIO};
+
+/// A program that takes longer has lost a message.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// What the child prints.
+type Said<T> = Result<T, String>;
+
+/// Runs a situation of R5 in a new process.
+pub(super) fn messages(contender: &str, name: &str, amount: usize) -> Said<messages::Cost> {
+    ask(contender, &["messages", name, &amount.to_string()])
+}
+
+/// Runs a program of the zoo in a new process. Returns whether it stalls.
+pub(super) fn zoo(contender: &str, name: &str) -> Said<bool> {
+    ask(contender, &["zoo", name])
+}
+
+fn ask<T: DeserializeOwned>(contender: &str, arguments: &[&str]) -> Said<T> {
+    let mut command = Command::new(super::program(contender)?);
+    command.args(["program", "--contender", contender]).args(arguments);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("program: {error}"))?;
+    let begun = Instant::now();
+    // What it prints is one line, which the pipe holds.
+    let status = loop {
+        match child.try_wait().map_err(|error| format!("program: {error}"))? {
+            Some(status) => break status,
+            None if begun.elapsed() > LONGEST => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("has not ended after {} s", LONGEST.as_secs()));
+            }
+            None => pause(),
+        }
+    };
+    let output = child.wait_with_output().map_err(|error| format!("program: {error}"))?;
+    if !status.success() {
+        return Err(format!("program: {status}"));
+    }
+    let said: Said<T> = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("program: odd answer: {error}"))?;
+    said
+}
+
+#[allow(clippy::disallowed_methods, reason = "another process is looked at from time to time")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(1));
+}
+
+/// The child: runs a program and prints what came of it.
+pub(crate) fn perform(contender: &str, program: &[String]) -> Result<(), Failure> {
+    match contender {
+        OURS => on::<Ours>(None, false, program),
+        TOKIO => on::<Tokio>(None, false, program),
+        SPAWN_BLOCKING => on::<Tokio>(None, true, program),
+        EAGER => on::<Eager>(None, false, program),
+        MORE_WORKERS => on::<Tokio>(Some(zoo::WORKERS), false, program),
+        SMOL => on::<Smol>(None, false, program),
+        _ => Err(Failure::Unusable(format!("no contender `{contender}`"))),
+    }
+}
+
+fn on<R: Runtime>(
+    workers: Option<usize>,
+    offloads: bool,
+    program: &[String],
+) -> Result<(), Failure> {
+    let words: Vec<&str> = program.iter().map(String::as_str).collect();
+    let runtime = R::start(workers).map_err(|error| Failure::Broken(error.to_string()))?;
+    match words[..] {
+        ["messages", name, amount] => {
+            let amount =
+                amount.parse().map_err(|_| Failure::Unusable(format!("no number: {amount}")))?;
+            end(&messages::perform(&runtime, name, amount).map_err(|error| error.to_string()))
+        }
+        ["zoo", name] => {
+            let stalls = zoo::stalls(&runtime, name, offloads, processors());
+            end(&stalls.ok_or_else(|| format!("no program `{name}`")))
+        }
+        _ => Err(Failure::Unusable(format!("no program `{}`", program.join(" ")))),
+    }
+}
+
+/// A program that stalls has no orderly end; its threads go with the process.
+fn end<T: Serialize>(said: &Said<T>) -> Result<(), Failure> {
+    let line = serde_json::to_string(said).map_err(|error| Failure::Broken(error.to_string()))?;
+    println!("{line}");
+    std::process::exit(0)
+}

@@ -1,0 +1,158 @@
+//! The scenarios of runtimes as a user runs them, too short to be worth anything but a test. All but
+//! the runtime that needs a build of its own take part.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+const ALL: &str = "tokio,tokio_more_workers,tokio_spawn_blocking,smol";
+
+fn folder(test: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("runtimes").join(test)
+}
+
+/// Runs the command alone, and returns its cells and what it has printed.
+fn run(test: &str, arguments: &[&str]) -> (Vec<Value>, String) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = folder(test);
+    let _ = fs::remove_dir_all(&folder);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cport-bench"));
+    command.args(arguments).arg("--out").arg(&folder).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let file = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let report: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    (report["cells"].as_array().unwrap().clone(), String::from_utf8(output.stdout).unwrap())
+}
+
+fn rows(cell: &Value) -> Vec<&str> {
+    cell["rows"].as_array().unwrap().iter().map(|row| row["contender"].as_str().unwrap()).collect()
+}
+
+/// No row has failed, and each of these quantities has a positive value in every round.
+fn assert_has(cell: &Value, names: &[&str], rounds: usize) {
+    for row in cell["rows"].as_array().unwrap() {
+        assert_eq!(row["failure"], Value::Null, "{row}");
+        let quantities = row["quantities"].as_array().unwrap();
+        for name in names {
+            let quantity = quantities.iter().find(|quantity| quantity["name"] == *name);
+            let values = quantity.unwrap_or_else(|| panic!("{name}: {row}"))["values"].as_array();
+            let values = values.unwrap();
+            assert_eq!(values.len(), rounds, "{name}: {row}");
+            assert!(values.iter().all(|value| value.as_f64().unwrap() > 0.0), "{name}: {row}");
+        }
+    }
+}
+
+fn title(cell: &Value) -> &str {
+    cell["title"].as_str().unwrap()
+}
+
+#[test]
+fn messages_are_exchanged_on_every_runtime() {
+    let arguments = ["--scenario", "R5", "--quick", "--rounds", "2", "--against", "tokio,smol"];
+    let (cells, text) = run("messages", &arguments);
+    let names: Vec<&str> =
+        cells.iter().map(|cell| title(cell).split(':').next().unwrap()).collect();
+    assert_eq!(names, ["ping-pong", "spawn", "yield", "wake", "fan-out", "spreading"]);
+    for cell in &cells {
+        assert_eq!(rows(cell), ["ours", "tokio", "smol"]);
+        assert_has(cell, &["operation", "cpu"], 2);
+        assert!(text.contains(title(cell)), "{text}");
+    }
+}
+
+#[test]
+fn every_runtime_echoes() {
+    let sizes = ["--connections", "1,8", "--rounds", "2", "--seconds", "0.05"];
+    let arguments = [&["--scenario", "R1", "--against", ALL][..], &sizes].concat();
+    let (cells, text) = run("echo", &arguments);
+    assert_eq!(cells.iter().map(|cell| &cell["connections"]).collect::<Vec<_>>(), [1, 8]);
+    for cell in &cells {
+        assert_eq!(rows(cell), ["ours", "tokio", "tokio_more_workers", "smol"]);
+        assert_has(cell, &["cpu", "rate", "p50", "p99", "p99.9", "threads", "resident"], 2);
+    }
+    assert!(text.contains("C8: cpu of ours / tokio"), "{text}");
+    assert!(text.contains("ours: blocked threads by "), "{text}");
+}
+
+/// Throughput and latencies in each way to block, and the plot of the first.
+#[test]
+fn handlers_that_block_are_served_by_every_runtime() {
+    let rounds = ["--rounds", "2", "--seconds", "0.05", "--threads", "16", "--against", ALL];
+    let plot = folder("plot.svg");
+    fs::create_dir_all(plot.parent().unwrap()).unwrap();
+    let plot_to = ["--plot", plot.to_str().unwrap()];
+    let arguments = [&["--scenario", "R4a"][..], &rounds, &plot_to].concat();
+    let (cells, text) = run("blocking", &arguments);
+    assert_eq!(cells.len(), 8);
+    let all = ["ours", "tokio", "tokio_more_workers", "tokio_spawn_blocking", "smol"];
+    for (index, what) in ["sleep", "Mutex", "read", "lookup"].into_iter().enumerate() {
+        let (closed, open) = (&cells[index], &cells[index + 4]);
+        assert!(title(closed).contains(what) && title(closed).contains("closed loop"), "{closed}");
+        assert_eq!(rows(closed), all);
+        assert_has(closed, &["cpu", "rate", "p50", "p99", "threads", "resident"], 2);
+        assert!(title(open).contains(what) && title(open).contains("open loop"), "{open}");
+        assert_has(open, &["cpu", "rate", "p50", "p99", "p99.9", "threads", "resident"], 2);
+        let rows = rows(open);
+        assert!(rows.starts_with(&["ours, 2 %", "tokio, 2 %"]), "{rows:?}");
+        assert!(rows.contains(&"ours, nothing blocks"), "{rows:?}");
+        assert_eq!(rows.len(), if index == 0 { 6 * all.len() } else { all.len() + 1 });
+    }
+    assert!(text.contains("std::thread::sleep(5 ms): rate, ours / tokio "), "{text}");
+    assert!(text.contains("p99 of the quick requests / that if nothing blocks"), "{text}");
+    let svg = fs::read_to_string(plot).unwrap();
+    assert_eq!(svg.matches("class=\"line\"").count(), all.len(), "{svg}");
+}
+
+#[test]
+fn handlers_that_compute_are_served_in_a_sandbox() {
+    let rounds = ["--rounds", "2", "--seconds", "0.3", "--threads", "4", "--against", ALL];
+    let arguments = [&["--scenario", "R4b", "--sandbox"][..], &rounds].concat();
+    let (cells, text) = run("computing", &arguments);
+    assert_eq!(cells.len(), 1);
+    assert_has(&cells[0], &["cpu", "rate", "p50", "p99", "threads", "resident"], 2);
+    // The port has neither perf nor io_uring.
+    assert!(text.contains("ours: blocked threads by Tick, files by threads"), "{text}");
+    assert!(text.contains("p99 of the quick requests on ours, us"), "{text}");
+}
+
+/// The programs say who stalls; of a runtime with fewer workers than tasks that block that is known.
+#[test]
+fn the_zoo_says_who_stalls() {
+    let arguments =
+        ["--scenario", "zoo", "--rounds", "1", "--against", "tokio,tokio_spawn_blocking"];
+    let (cells, text) = run("zoo", &arguments);
+    assert_eq!(cells.len(), 8);
+    for cell in &cells {
+        assert_eq!(rows(cell), ["ours", "tokio", "tokio_spawn_blocking"]);
+        assert!(
+            cell["rows"].as_array().unwrap().iter().all(|row| row["failure"].is_null()),
+            "{cell}"
+        );
+        assert_eq!(cell["notes"].as_array().unwrap().len(), 4, "{cell}");
+    }
+    let all_sleep = cells.iter().find(|cell| title(cell).starts_with("all-sleep")).unwrap();
+    assert!(all_sleep["notes"].to_string().contains("tokio stalls (1 of 1)"), "{all_sleep}");
+    assert!(text.contains("bad-task: ours stalls"), "{text}");
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_an_error() {
+    for (arguments, words) in [
+        (["program", "--contender", "ours", "zoo", "unicorn"], "no program `unicorn`"),
+        (["program", "--contender", "none", "zoo", "lifo"], "no contender `none`"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cport-bench"));
+        let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        assert!(String::from_utf8(said).unwrap().contains(words), "{arguments:?}");
+    }
+}
