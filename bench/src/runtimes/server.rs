@@ -36,7 +36,7 @@ macro_rules! server {
     };
 }
 
-/// All servers. Only the one with more workers is told their number.
+/// All servers. Only the one with more workers takes their number.
 pub(crate) fn all() -> Vec<Contender> {
     [
         server!("ours", Ours, false, false),

@@ -1,7 +1,7 @@
-//! The zoo: small programs after reports of runtimes that stall. Each says whether its other tasks
-//! go on while some of them block or compute.
+//! The zoo: small programs after reports of runtimes that stall. Each reports whether its other tasks
+//! continue while some of them block or compute.
 //!
-//! What blocks does so until the others have gone on or [`PATIENCE`] is over. So it doesn't matter how
+//! What blocks does so until the others have continued or [`PATIENCE`] has passed. So it doesn't matter how
 //! long the report's program slept, nor how busy the machine is.
 
 use std::future::Future;
@@ -65,7 +65,7 @@ struct World {
 }
 
 impl World {
-    /// Sleeps on a condition variable until the program is over.
+    /// Sleeps on a condition variable until the program ends.
     fn sleep(&self) {
         let (over, changed, _) = &*self.is_over;
         let mut over = over.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// Computes until the program is over.
+    /// Computes until the program ends.
     fn spin(&self) {
         while !self.is_over.2.load(SeqCst) {
             std::hint::spin_loop();
@@ -135,7 +135,7 @@ pub(super) fn stalls<R: Runtime>(
     Some(stalls)
 }
 
-/// A job begins after a timer and blocks; requests, each a task with a timer, go on.
+/// A job begins after a timer and blocks; requests, each a task with a timer, continue.
 fn after_timer<R: Runtime>(
     world: World,
     block: fn(&World),
@@ -317,7 +317,7 @@ mod tests {
     use super::super::api::{Ours, Tokio};
     use super::*;
 
-    /// Ours goes on in every program, however many processors there are.
+    /// Ours continues in every program, however many processors there are.
     #[test]
     fn our_runtime_does_not_stall() {
         let runtime = Ours::start(Some(2)).unwrap();
@@ -340,7 +340,7 @@ mod tests {
                 stalls(&runtime, name, true, 2).unwrap()
             });
             assert!(!stalls, "{name} with spawn_blocking");
-            // Its drop would wait for tasks that block for ever.
+            // Its drop would wait for tasks that never end.
             std::mem::forget(runtime);
         }
     }

@@ -1,4 +1,4 @@
-//! A read that has to wait for a disk, as far as there is one.
+//! A read that has to wait for a disk, if there is one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
