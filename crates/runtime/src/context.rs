@@ -14,8 +14,6 @@ enum Woken {
     Next,
     /// The first one into [`NEXT`]: a packet is being handled, and no task is polled.
     Collected,
-    /// To the end of the queue: the task yields.
-    Queued,
 }
 
 thread_local! {
@@ -79,7 +77,6 @@ pub(crate) fn accept_woken(shared: &Shared, runnable: Runnable) -> Option<(Runna
     }
     match WOKEN.get() {
         Woken::Next => Some((runnable, true)),
-        Woken::Queued => Some((runnable, false)),
         Woken::Collected => match NEXT.take() {
             None => {
                 NEXT.set(Some(runnable));
@@ -95,27 +92,19 @@ pub(crate) fn accept_woken(shared: &Shared, runnable: Runnable) -> Option<(Runna
 
 /// Calls `f`, and returns the first task of the current runtime that it wakes.
 pub(crate) fn collect_woken(f: impl FnOnce()) -> Option<Runnable> {
-    with_woken(Woken::Collected, f);
-    NEXT.take()
-}
-
-/// Returns the task that was collected before a panic.
-pub(crate) fn take_collected() -> Option<Runnable> {
-    NEXT.take()
-}
-
-/// Calls `f`, which wakes the current task. The task goes to the end of the queue.
-pub(crate) fn yielding(f: impl FnOnce()) {
-    with_woken(Woken::Queued, f);
-}
-
-fn with_woken(woken: Woken, f: impl FnOnce()) {
     struct Restore(Woken);
     impl Drop for Restore {
         fn drop(&mut self) {
             WOKEN.set(self.0);
         }
     }
-    let _restore = Restore(WOKEN.replace(woken));
+    let restore = Restore(WOKEN.replace(Woken::Collected));
     f();
+    drop(restore);
+    NEXT.take()
+}
+
+/// Returns the task that was collected before a panic.
+pub(crate) fn take_collected() -> Option<Runnable> {
+    NEXT.take()
 }

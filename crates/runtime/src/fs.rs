@@ -14,49 +14,21 @@ use std::future::Future;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use completion_port::{FileSource, OpId, Operation, Outcome, SharedFile};
 
 use crate::context;
-use crate::readiness::{no_runtime, replace_waker};
+use crate::readiness::no_runtime;
 use crate::shared::{Message, Shared};
+use crate::state;
 
 /// How much the whole-file functions read or write at a time.
 const CHUNK: usize = 256 * 1024;
 
 /// An operation in flight, and the task that waits for it.
-#[derive(Default)]
-pub(crate) struct Pending(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    outcome: Option<Outcome>,
-    waker: Option<Waker>,
-    /// Nobody waits for the outcome any more.
-    is_dropped: bool,
-}
-
-impl Pending {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Handles the message of an operation that has ended.
-    pub(crate) fn complete(&self, outcome: Outcome) {
-        let waker = {
-            let mut state = self.lock();
-            if !state.is_dropped {
-                state.outcome = Some(outcome);
-            }
-            state.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
+pub(crate) type Pending = state::pending::Pending<Outcome>;
 
 /// Waits for an operation. Dropped before its end, it cancels the operation.
 struct Wait {
@@ -91,29 +63,18 @@ impl Future for Wait {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
-        let old = {
-            let mut state = self.pending.lock();
-            if let Some(outcome) = state.outcome.take() {
-                drop(state);
-                self.id = None;
-                return Poll::Ready(outcome);
-            }
-            replace_waker(&mut state.waker, context.waker())
-        };
-        drop(old);
-        Poll::Pending
+        let polled = self.pending.poll(context.waker());
+        if polled.is_ready() {
+            self.id = None;
+        }
+        polled
     }
 }
 
 impl Drop for Wait {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
-        let dropped = {
-            let mut state = self.pending.lock();
-            state.is_dropped = true;
-            (state.outcome.take(), state.waker.take())
-        };
-        drop(dropped);
+        self.pending.abandon();
         // It may have ended already.
         let _ = self.shared.port.cancel(id);
     }

@@ -69,6 +69,8 @@ mod runtime;
 mod shared;
 #[cfg(unix)]
 pub mod signal;
+mod state;
+mod sync;
 mod task;
 mod time;
 #[cfg(any(feature = "hyper", feature = "tokio-io"))]

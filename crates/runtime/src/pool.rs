@@ -6,9 +6,9 @@
 //! a thread that has packets never spends time on starting one.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread::{self, JoinHandle, Thread};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use completion_port::{Batch, ErrorKind};
@@ -16,6 +16,7 @@ use completion_port::{Batch, ErrorKind};
 use crate::context;
 use crate::runtime::Handle;
 use crate::shared::Shared;
+use crate::state::threads::Threads;
 
 /// How often the manager tries again if the system refuses a thread, and looks whether threads are
 /// still blocked.
@@ -43,13 +44,8 @@ pub(crate) struct PoolConfig {
 /// The threads of a runtime.
 pub(crate) struct Pool {
     config: PoolConfig,
-    /// The threads that exist, including those being started.
-    threads: AtomicUsize,
-    /// The threads that wait at the port or are on their way there.
-    idle: AtomicUsize,
-    /// The pool starts no more threads.
-    is_ending: AtomicBool,
-    manager: Mutex<Option<(Thread, JoinHandle<()>)>>,
+    counts: Threads,
+    manager: Mutex<Option<JoinHandle<()>>>,
     handles: Mutex<Vec<JoinHandle<()>>>,
     /// How often no thread came for a packet for [`STALLED`].
     stalls: AtomicU64,
@@ -60,10 +56,8 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(config: PoolConfig) -> Self {
         Self {
+            counts: Threads::new(config.limit, config.least),
             config,
-            threads: AtomicUsize::new(0),
-            idle: AtomicUsize::new(0),
-            is_ending: AtomicBool::new(false),
             manager: Mutex::new(None),
             handles: Mutex::new(Vec::new()),
             stalls: AtomicU64::new(0),
@@ -72,11 +66,11 @@ impl Pool {
     }
 
     pub(crate) fn threads(&self) -> usize {
-        self.threads.load(SeqCst)
+        self.counts.existing()
     }
 
     pub(crate) fn idle(&self) -> usize {
-        self.idle.load(SeqCst)
+        self.counts.idle()
     }
 
     pub(crate) fn stalls(&self) -> u64 {
@@ -90,12 +84,13 @@ impl Pool {
             let name = format!("{}-manager", shared_name(&shared));
             thread::Builder::new().name(name).spawn(move || manage(&shared))?
         };
-        let thread = manager.thread().clone();
-        *shared.pool.manager.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((thread, manager));
+        shared.pool.counts.set_manager(manager.thread().clone());
+        *shared.pool.manager.lock().unwrap_or_else(PoisonError::into_inner) = Some(manager);
         for _ in 0..shared.pool.config.least {
             if let Err(error) = add_thread(shared) {
-                // One thread suffices, and the manager tries to start others.
+                // One thread suffices, and the manager tries to start others. It has to look again:
+                // a thread that left meanwhile took this one for a waiting one.
+                shared.pool.wake_manager();
                 if shared.pool.threads() == 0 {
                     shared.pool.end();
                     return Err(error);
@@ -105,62 +100,27 @@ impl Pool {
         Ok(())
     }
 
-    /// Notes that a waiting thread leaves with packets. The last one wakes the manager.
-    #[inline]
-    fn leave_wait(&self) {
-        if self.idle.fetch_sub(1, SeqCst) == 1 {
-            self.wake_manager();
-        }
+    pub(crate) fn wake_manager(&self) {
+        self.counts.wake_manager();
     }
 
-    #[cold]
-    fn wake_manager(&self) {
-        if let Some((thread, _)) = &*self.manager.lock().unwrap_or_else(PoisonError::into_inner) {
-            thread.unpark();
-        }
-    }
-
-    /// Starts no more threads, and ends the manager.
+    /// Starts no more threads. The manager ends with the last task.
     pub(crate) fn end(&self) {
-        self.is_ending.store(true, SeqCst);
-        self.wake_manager();
+        self.counts.end();
     }
 
-    /// Waits for the threads that have been told to end. The calling thread may be one of them.
+    /// Waits for the threads that have been told to end. All tasks have ended, and the calling
+    /// thread is none of them.
     pub(crate) fn join(&self) {
-        let own = thread::current().id();
+        // First the manager, which may be starting a thread.
         let manager = self.manager.lock().unwrap_or_else(PoisonError::into_inner).take();
+        manager.map(JoinHandle::join);
         let handles =
             std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
-        let all = handles.into_iter().chain(manager.map(|(_, handle)| handle));
-        for handle in all.filter(|handle| handle.thread().id() != own) {
+        for handle in handles {
             // A thread of the pool catches the panics of tasks.
             let _ = handle.join();
         }
-    }
-
-    /// Counts a thread that is about to be started. Returns false at the limit.
-    fn reserve(&self) -> bool {
-        let more = |threads| (threads < self.config.limit).then_some(threads + 1);
-        let is_reserved = self.threads.fetch_update(SeqCst, SeqCst, more).is_ok();
-        if is_reserved {
-            self.idle.fetch_add(1, SeqCst);
-        }
-        is_reserved
-    }
-
-    /// Returns whether a thread that has had no packets for long may exit. If so, it is no longer
-    /// counted.
-    fn may_exit(&self) -> bool {
-        let least = self.config.least;
-        let fewer = |threads| (threads > least).then(|| threads - 1);
-        // Another thread keeps waiting: if this was the last one, the manager starts a thread.
-        let is_spare = self.idle() > 1;
-        let exits = is_spare && self.threads.fetch_update(SeqCst, SeqCst, fewer).is_ok();
-        if exits {
-            self.leave_wait();
-        }
-        exits
     }
 }
 
@@ -171,7 +131,7 @@ fn shared_name(shared: &Weak<Shared>) -> String {
 /// Starts a thread. Does nothing at the limit.
 fn add_thread(shared: &Arc<Shared>) -> io::Result<()> {
     let pool = &shared.pool;
-    if !pool.reserve() {
+    if !pool.counts.reserve() {
         return Ok(());
     }
     let thread = {
@@ -187,22 +147,22 @@ fn add_thread(shared: &Arc<Shared>) -> io::Result<()> {
         }
         Err(error) => {
             pool.refused.fetch_add(1, SeqCst);
-            pool.threads.fetch_sub(1, SeqCst);
-            pool.idle.fetch_sub(1, SeqCst);
+            pool.counts.not_started();
             Err(error)
         }
     }
 }
 
 /// The manager: keeps a thread waiting at the port.
-fn manage(shared: &Weak<Shared>) {
+fn manage(weak: &Weak<Shared>) {
     let mut since = None;
     let mut reported: Option<Instant> = None;
     loop {
-        let Some(shared) = shared.upgrade() else { return };
+        let Some(shared) = weak.upgrade() else { return };
         let pool = &shared.pool;
-        if pool.is_ending.load(SeqCst) {
-            return;
+        if pool.counts.is_ending() {
+            drop(shared);
+            return end_tasks(weak);
         }
         if pool.idle() > 0 {
             since = None;
@@ -210,7 +170,7 @@ fn manage(shared: &Weak<Shared>) {
             thread::park();
             continue;
         }
-        let is_full = pool.threads() >= pool.config.limit;
+        let is_full = pool.counts.is_full();
         if !is_full && add_thread(&shared).is_ok() {
             continue;
         }
@@ -233,6 +193,19 @@ fn manage(shared: &Weak<Shared>) {
     }
 }
 
+/// Drops the tasks that the closed port refuses, until the last task has ended. A task that did not
+/// return before the shutdown's time was over may end later, or be woken by any thread.
+fn end_tasks(shared: &Weak<Shared>) {
+    while let Some(shared) = shared.upgrade() {
+        shared.drop_refused();
+        if shared.tasks.len() == 0 {
+            return;
+        }
+        drop(shared);
+        thread::park();
+    }
+}
+
 fn report(shared: &Shared) {
     #[cfg(feature = "tracing")]
     tracing::warn!(
@@ -247,17 +220,17 @@ fn report(shared: &Shared) {
 
 /// A thread of the pool: waits at the port and handles packets.
 fn work(shared: &Arc<Shared>) {
-    /// Keeps the counts right even if the thread panics.
-    struct Counted<'s>(&'s Shared);
-    impl Drop for Counted<'_> {
+    /// Announces the end of the thread, after it is no longer counted.
+    struct Ends<'s>(&'s Shared);
+    impl Drop for Ends<'_> {
         fn drop(&mut self) {
             self.0.signal_end();
         }
     }
     let _entered = context::enter(Handle::of(Arc::clone(shared)));
     context::join_pool(shared);
-    let _counted = Counted(shared);
-    let pool = &shared.pool;
+    let _ends = Ends(shared);
+    let counts = &shared.pool.counts;
     let mut batch = Batch::new();
     loop {
         let mut is_idle = true;
@@ -265,7 +238,7 @@ fn work(shared: &Arc<Shared>) {
             Ok(packets) => {
                 for packet in packets {
                     if std::mem::take(&mut is_idle) {
-                        pool.leave_wait();
+                        counts.leave_wait();
                     }
                     shared.handle(packet);
                 }
@@ -276,11 +249,10 @@ fn work(shared: &Arc<Shared>) {
             Err(_) => thread::park_timeout(PAUSE),
         }
         if !is_idle {
-            pool.idle.fetch_add(1, SeqCst);
-        } else if pool.may_exit() {
+            counts.come_to_wait();
+        } else if counts.may_exit() {
             return;
         }
     }
-    pool.threads.fetch_sub(1, SeqCst);
-    pool.leave_wait();
+    counts.leave();
 }

@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use completion_port::{Events, Id, Interest, Persistent, Registration, Source};
 
 use crate::context;
 use crate::runtime::Handle;
 use crate::shared::Shared;
+use crate::state::waiters::Waiters;
 
 /// A direction in which tasks wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,93 +48,6 @@ impl SocketState {
         }
         if events.is_out() || ends {
             self.write.wake();
-        }
-    }
-}
-
-/// The tasks that wait for one direction of a socket.
-#[derive(Default)]
-struct Waiters {
-    /// How many edges there were. A task that has seen an earlier number tries again instead of
-    /// waiting, so no edge is lost between its attempt and its wait.
-    edges: AtomicU32,
-    waiting: Mutex<Waiting>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    /// The task that waits by polling: the last one wins, as for any `poll` function.
-    polling: Option<Waker>,
-    /// The futures that wait, by number.
-    futures: Vec<(u64, Waker)>,
-    next: u64,
-}
-
-impl Waiters {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wake(&self) {
-        let (polling, futures) = {
-            let mut waiting = self.lock();
-            self.edges.fetch_add(1, SeqCst);
-            (waiting.polling.take(), std::mem::take(&mut waiting.futures))
-        };
-        polling.into_iter().for_each(Waker::wake);
-        futures.into_iter().for_each(|(_, waker)| waker.wake());
-    }
-}
-
-/// Stores a waker, and returns the one before it if that wakes another task. The caller drops it
-/// without a lock, because that may drop the other task and its futures.
-pub(crate) fn replace_waker(place: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
-    if place.as_ref().is_some_and(|old| old.will_wake(waker)) {
-        return None;
-    }
-    place.replace(waker.clone())
-}
-
-/// A future's place among those that wait for a direction. Dropped, it waits no more.
-struct Place<'s> {
-    waiters: &'s Waiters,
-    number: Option<u64>,
-}
-
-impl Place<'_> {
-    /// Waits for the next edge after the number `seen`. Returns false if there was one already.
-    fn wait(&mut self, seen: u32, context: &Context<'_>) -> bool {
-        let mut waiting = self.waiters.lock();
-        if self.waiters.edges.load(SeqCst) != seen {
-            return false;
-        }
-        let number = *self.number.get_or_insert_with(|| {
-            waiting.next += 1;
-            waiting.next
-        });
-        let old = match waiting.futures.iter_mut().find(|(it, _)| *it == number) {
-            Some((_, waker)) if waker.will_wake(context.waker()) => None,
-            Some((_, waker)) => Some(std::mem::replace(waker, context.waker().clone())),
-            None => {
-                waiting.futures.push((number, context.waker().clone()));
-                None
-            }
-        };
-        drop(waiting);
-        drop(old);
-        true
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        if let Some(number) = self.number {
-            let waker = {
-                let mut waiting = self.waiters.lock();
-                let place = waiting.futures.iter().position(|(it, _)| *it == number);
-                place.map(|place| waiting.futures.swap_remove(place))
-            };
-            drop(waker);
         }
     }
 }
@@ -197,7 +111,7 @@ impl<S: Source> Io<S> {
     ) -> Poll<io::Result<T>> {
         let waiters = self.state.waiters(direction);
         loop {
-            let seen = waiters.edges.load(SeqCst);
+            let seen = waiters.edges();
             match attempt(self.get()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -207,11 +121,7 @@ impl<S: Source> Io<S> {
                 // The socket may have become ready before it was watched.
                 continue;
             }
-            let mut waiting = waiters.lock();
-            if waiters.edges.load(SeqCst) == seen {
-                let old = replace_waker(&mut waiting.polling, context.waker());
-                drop(waiting);
-                drop(old);
+            if waiters.poll(seen, context.waker()) {
                 return Poll::Pending;
             }
         }
@@ -224,10 +134,10 @@ impl<S: Source> Io<S> {
         mut attempt: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
         let waiters = self.state.waiters(direction);
-        let mut place = Place { waiters, number: None };
+        let mut place = waiters.place();
         std::future::poll_fn(move |context| {
             loop {
-                let seen = waiters.edges.load(SeqCst);
+                let seen = waiters.edges();
                 match attempt(self.get()) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -236,7 +146,7 @@ impl<S: Source> Io<S> {
                 if self.watch(direction)? {
                     continue;
                 }
-                if place.wait(seen, context) {
+                if place.wait(seen, context.waker()) {
                     return Poll::Pending;
                 }
             }
@@ -250,7 +160,7 @@ impl<S: Source> Io<S> {
             Direction::Read => 1,
             Direction::Write => 2,
         };
-        if !self.shared.is_open() {
+        if self.shared.is_closed() {
             return Err(io::Error::other("the runtime of this socket has ended"));
         }
         if self.watched.load(SeqCst) & bit != 0 {

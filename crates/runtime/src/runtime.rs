@@ -109,7 +109,7 @@ impl Builder {
         let pool = Pool::new(PoolConfig { name, limit, least });
         let shared = Arc::new(Shared::new(port, pool)?);
         Pool::start(&shared)?;
-        Ok(Runtime { handle: Handle(shared) })
+        Ok(Runtime { handle: Handle(shared), has_ended: false })
     }
 }
 
@@ -145,6 +145,8 @@ impl Builder {
 /// ```
 pub struct Runtime {
     handle: Handle,
+    /// [`Runtime::shutdown`] was called.
+    has_ended: bool,
 }
 
 /// What [`Runtime::shutdown`] does with tasks.
@@ -204,21 +206,26 @@ impl Runtime {
     ///
     /// Waits for that until `timeout` has passed; `None` is no limit. Returns whether all tasks
     /// have ended. If not, those that sleep or compute keep their threads until they return;
-    /// afterwards nothing of the runtime runs. Sockets and timers of an ended runtime fail with an
-    /// error.
+    /// afterwards nothing of the runtime runs. The calls of its sockets then fail with an error, and
+    /// polling its timers panics, also in tasks of other runtimes that are waiting for them.
+    ///
+    /// In a forked child it does nothing and returns false: the tasks are the parent's.
     ///
     /// Called in a task of this runtime, it does not wait for that task.
-    pub fn shutdown(self, how: Shutdown, timeout: Option<Duration>) -> bool {
-        let shared = Arc::clone(self.handle.shared());
+    pub fn shutdown(mut self, how: Shutdown, timeout: Option<Duration>) -> bool {
         // The drop would do it again, without a limit.
-        std::mem::forget(self);
-        end(&shared, how, timeout)
+        self.has_ended = true;
+        end(self.handle.shared(), how, timeout)
     }
 }
 
 /// Ends the runtime. Returns whether all tasks and threads have ended.
 fn end(shared: &Arc<Shared>, how: Shutdown, timeout: Option<Duration>) -> bool {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    if shared.is_forked() {
+        // The tasks and threads are the parent's.
+        return false;
+    }
     // A thread of the pool cannot wait for itself.
     let own = usize::from(context::is_in_pool(shared));
     shared.begin_end();
@@ -228,19 +235,21 @@ fn end(shared: &Arc<Shared>, how: Shutdown, timeout: Option<Duration>) -> bool {
     shared.tasks.abort_all();
     let all_ended = shared.wait_until(deadline, || shared.tasks.len() <= own);
     shared.pool.end();
-    // It fails in a forked child, which has no threads.
-    let _ = shared.port.shutdown();
+    shared.close();
     let has_ended = shared.wait_until(deadline, || shared.pool.threads() <= own) && all_ended;
     if has_ended && own == 0 {
         shared.pool.join();
     }
-    while shared.drop_refused() {}
+    shared.drop_refused();
     has_ended
 }
 
 impl Drop for Runtime {
     fn drop(&mut self) {
         let shared = self.handle.shared();
+        if self.has_ended {
+            return;
+        }
         let timeout = context::is_in_pool(shared).then_some(Duration::ZERO);
         end(shared, Shutdown::Abort, timeout);
     }

@@ -1,9 +1,7 @@
 //! What a runtime's threads, tasks and handles share: the port, and what its packets do.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use completion_port::{Outcome, Packet, Port, PortBuilder, Result};
 
@@ -11,38 +9,32 @@ use crate::context;
 use crate::fs::Pending;
 use crate::pool::Pool;
 use crate::readiness::SocketState;
+use crate::state::contain;
+use crate::state::ending::{Ending, Phase};
 use crate::task::{Runnable, TaskList};
-use crate::time::Timer;
+use crate::time::{self, Timer, Timers};
 
 /// What threads and tasks send through the port.
 pub(crate) enum Message {
     /// A task to be polled.
     Run(Runnable),
-    /// A timer has expired.
-    Timer(Arc<Timer>),
+    /// A timer has expired: the one that was set as the timer of this generation.
+    Timer(Arc<Timer>, u32),
     /// An operation on a file has ended.
     File(Arc<Pending>, Outcome),
-}
-
-/// The phase of a runtime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Phase {
-    Open,
-    /// New tasks are refused.
-    Ending,
 }
 
 pub(crate) struct Shared {
     pub(crate) port: Port<Arc<SocketState>, Message>,
     pub(crate) pool: Pool,
     pub(crate) tasks: TaskList,
-    phase: AtomicU8,
+    pub(crate) timers: Timers,
+    ending: Ending,
     /// Tasks that the closed port has refused. They are dropped where no waker is being called,
     /// because dropping a future runs the program's code.
     refused: Mutex<Vec<Message>>,
-    /// Signals that a task has ended, or a thread.
-    ended: (Mutex<()>, Condvar),
+    /// The process that has the threads.
+    process: u32,
 }
 
 impl Shared {
@@ -51,68 +43,96 @@ impl Shared {
             port: builder.build()?,
             pool,
             tasks: TaskList::default(),
-            phase: AtomicU8::new(Phase::Open as u8),
+            timers: Timers::default(),
+            ending: Ending::new(),
             refused: Mutex::new(Vec::new()),
-            ended: (Mutex::new(()), Condvar::new()),
+            process: std::process::id(),
         })
     }
 
+    /// Returns whether new tasks are accepted.
     pub(crate) fn is_open(&self) -> bool {
-        self.phase.load(SeqCst) == Phase::Open as u8
+        self.ending.is_before(Phase::Ending)
+    }
+
+    /// Returns whether the port was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        !self.ending.is_before(Phase::Closed)
+    }
+
+    /// Returns whether this process is a forked child, which has none of the threads.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process != std::process::id()
     }
 
     /// Refuses new tasks from now on.
     pub(crate) fn begin_end(&self) {
-        self.phase.store(Phase::Ending as u8, SeqCst);
+        self.ending.enter(Phase::Ending);
+    }
+
+    /// Closes the port, and wakes everyone who waits for a socket or a timer.
+    pub(crate) fn close(&self) {
+        self.ending.enter(Phase::Closed);
+        // It fails in a forked child, which has no threads.
+        let _ = self.port.shutdown();
+        self.timers.close();
     }
 
     /// Schedules a task that was woken.
     ///
     /// On a thread of this runtime it goes first, and the task that was to go first is queued. On
-    /// other threads, and if the task yields, it is queued.
-    pub(crate) fn schedule(&self, runnable: Runnable) {
+    /// other threads it is queued, and so is a task that was woken while it was polled: it may be
+    /// one that yields.
+    pub(crate) fn schedule(&self, runnable: Runnable, woken_while_running: bool) {
+        if woken_while_running {
+            return self.post(runnable);
+        }
         match context::accept_woken(self, runnable) {
             None => {}
-            Some((runnable, true)) => self.refuse(self.port.post_next(Message::Run(runnable))),
+            Some((runnable, true)) => {
+                self.keep(refused(self.port.post_next(Message::Run(runnable))))
+            }
             Some((runnable, false)) => self.post(runnable),
         }
     }
 
     /// Queues a task for any thread.
     pub(crate) fn post(&self, runnable: Runnable) {
-        self.refuse(self.port.post(Message::Run(runnable)));
+        self.keep(self.try_post(runnable));
     }
 
-    /// Keeps a message that the port has refused until it can be dropped.
-    pub(crate) fn refuse(
-        &self,
-        posted: std::result::Result<(), completion_port::Refused<Message>>,
-    ) {
-        if let Err(refused) = posted {
-            self.refused
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(refused.into_parts().1);
+    /// Queues a task for any thread. Returns it if the port refuses it.
+    pub(crate) fn try_post(&self, runnable: Runnable) -> Option<Message> {
+        refused(self.port.post(Message::Run(runnable)))
+    }
+
+    /// Keeps a message that the port has refused for the manager, which drops it.
+    fn keep(&self, refused: Option<Message>) {
+        if let Some(message) = refused {
+            self.refused.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+            self.pool.wake_manager();
         }
     }
 
-    /// Drops what the port has refused. Returns whether there was anything.
-    pub(crate) fn drop_refused(&self) -> bool {
-        let refused =
-            std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner));
-        let is_any = !refused.is_empty();
-        for message in refused {
-            // A panic of one future must not keep the others.
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(message)));
+    /// Drops what the port has refused, and what it refuses meanwhile.
+    pub(crate) fn drop_refused(&self) {
+        loop {
+            let refused =
+                std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner));
+            if refused.is_empty() {
+                return;
+            }
+            drop(refused);
         }
-        is_any
     }
 
     /// Handles a packet, on a thread of the pool.
     pub(crate) fn handle(&self, packet: Packet<'_, Arc<SocketState>, Message>) {
-        let handled = catch_unwind(AssertUnwindSafe(|| match packet {
+        let is_handled = contain(|| match packet {
             Packet::Posted(Message::Run(runnable)) => run(runnable),
-            Packet::Posted(Message::Timer(timer)) => timer.expire(self),
+            Packet::Posted(Message::Timer(timer, generation)) => {
+                time::expire(self, &timer, generation);
+            }
             Packet::Posted(Message::File(pending, outcome)) => pending.complete(outcome),
             Packet::Notified(notified) => {
                 let events = notified.events();
@@ -126,26 +146,25 @@ impl Shared {
             // The registration has ended. A task that still waits tries again, and gets an error.
             Packet::Removed(_, state) => state.wake_all(),
             _ => {}
-        }));
+        });
         // A task's own panics are in its output. This one came from the code of a waker, which may
         // have woken a task before.
-        if handled.is_err()
-            && let Some(runnable) = context::take_collected()
-        {
+        if !is_handled && let Some(runnable) = context::take_collected() {
             self.post(runnable);
         }
     }
 
     pub(crate) fn task_ended(&self) {
         if !self.is_open() {
-            self.signal_end();
+            self.ending.signal();
+            // It stays until the last task has ended.
+            self.pool.wake_manager();
         }
     }
 
     /// Wakes the threads in [`Shared::wait_until`].
     pub(crate) fn signal_end(&self) {
-        let _guard = self.ended.0.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ended.1.notify_all();
+        self.ending.signal();
     }
 
     /// Waits until `condition` holds, at most until `deadline`. Returns whether it holds.
@@ -154,21 +173,13 @@ impl Shared {
         deadline: Option<Instant>,
         condition: impl Fn() -> bool,
     ) -> bool {
-        let mut guard = self.ended.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while !condition() {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return false;
-            }
-            let left = left.unwrap_or(Duration::MAX).min(Duration::from_secs(3600));
-            guard = self
-                .ended
-                .1
-                .wait_timeout(guard, left)
-                .map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
-        }
-        true
+        self.ending.wait_until(deadline, condition)
     }
+}
+
+/// Returns the message if the port has refused it.
+fn refused(posted: std::result::Result<(), completion_port::Refused<Message>>) -> Option<Message> {
+    posted.err().map(|refused| refused.into_parts().1)
 }
 
 /// Polls a task.

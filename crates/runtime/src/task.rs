@@ -5,13 +5,16 @@ use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use async_task::{ScheduleInfo, WithInfo};
 use pin_project_lite::pin_project;
 
-use crate::shared::Shared;
+use crate::shared::{Message, Shared};
+use crate::state::contain;
+use crate::state::places::Places;
 
 /// A task that is ready to be polled. It carries what the runtime knows of it.
 pub(crate) type Runnable = async_task::Runnable<Arc<TaskInfo>>;
@@ -22,63 +25,27 @@ pub(crate) struct TaskInfo {
     is_aborted: AtomicBool,
 }
 
-/// The tasks that have not ended.
+/// The tasks that have not ended. A task keeps its place until its future has been dropped, so it
+/// can't end between `reserve` and `set`.
 #[derive(Default)]
-pub(crate) struct TaskList {
-    slots: Mutex<Slots>,
-}
-
-#[derive(Default)]
-struct Slots {
-    entries: Vec<Option<(Arc<TaskInfo>, Waker)>>,
-    free: Vec<usize>,
-}
+pub(crate) struct TaskList(Places<(Arc<TaskInfo>, Waker)>);
 
 impl TaskList {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reserves a place for a task.
-    fn reserve(&self) -> usize {
-        let mut slots = self.lock();
-        slots.free.pop().unwrap_or_else(|| {
-            slots.entries.push(None);
-            slots.entries.len() - 1
-        })
-    }
-
-    fn set(&self, place: usize, info: Arc<TaskInfo>, waker: Waker) {
-        self.lock().entries[place] = Some((info, waker));
-    }
-
-    fn remove(&self, place: usize) {
-        let entry = {
-            let mut slots = self.lock();
-            slots.free.push(place);
-            slots.entries[place].take()
-        };
-        // Outside the lock: this may drop the task.
-        drop(entry);
-    }
-
     /// Returns how many tasks have not ended.
     pub(crate) fn len(&self) -> usize {
-        let slots = self.lock();
-        slots.entries.len() - slots.free.len()
+        self.0.len()
     }
 
     /// Aborts all tasks.
     pub(crate) fn abort_all(&self) {
-        let all: Vec<_> = self.lock().entries.iter().flatten().cloned().collect();
-        for (info, waker) in all {
+        for (info, waker) in self.0.map(Clone::clone) {
             info.abort(&waker);
         }
     }
 
     /// Returns where the tasks were spawned.
     pub(crate) fn places(&self) -> Vec<&'static Location<'static>> {
-        self.lock().entries.iter().flatten().map(|(info, _)| info.spawned_at).collect()
+        self.0.map(|(info, _)| info.spawned_at)
     }
 }
 
@@ -99,6 +66,15 @@ pin_project! {
         info: Arc<TaskInfo>,
         ended: Ended,
     }
+
+    impl<F> PinnedDrop for Spawned<F> {
+        fn drop(this: Pin<&mut Self>) {
+            // A task that is dropped without a poll. Its panic would end the process, because
+            // `async-task` allows none here.
+            let mut future = this.project().future;
+            contain(|| future.set(None));
+        }
+    }
 }
 
 /// Takes the task out of the list when its future has been dropped.
@@ -109,7 +85,8 @@ struct Ended {
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        self.shared.tasks.remove(self.place);
+        // This may drop the last waker, outside the lock.
+        drop(self.shared.tasks.0.remove(self.place));
         self.shared.task_ended();
     }
 }
@@ -134,7 +111,10 @@ impl<F: Future> Future for Spawned<F> {
         let dropped = catch_unwind(AssertUnwindSafe(|| this.future.set(None)));
         Poll::Ready(match dropped {
             Ok(()) => result,
-            Err(panic) => Err(JoinError(Reason::Panicked(panic))),
+            Err(panic) => {
+                contain(|| drop(result));
+                Err(JoinError(Reason::Panicked(panic)))
+            }
         })
     }
 }
@@ -151,28 +131,29 @@ where
 {
     let is_open = shared.is_open();
     let info = Arc::new(TaskInfo { spawned_at, is_aborted: AtomicBool::new(false) });
-    let place = shared.tasks.reserve();
+    let place = shared.tasks.0.reserve();
     let ended = Ended { shared: Arc::clone(shared), place };
     let spawned = Spawned { future: Some(future), info: Arc::clone(&info), ended };
     let schedule = {
         let shared = Arc::clone(shared);
-        move |runnable: Runnable| shared.schedule(runnable)
+        move |runnable: Runnable, how: ScheduleInfo| {
+            shared.schedule(runnable, how.woken_while_running);
+        }
     };
-    let (runnable, task) =
-        async_task::Builder::new().metadata(Arc::clone(&info)).spawn(move |_| spawned, schedule);
+    let (runnable, task) = async_task::Builder::new()
+        .metadata(Arc::clone(&info))
+        .spawn(move |_| spawned, WithInfo(schedule));
     let waker = runnable.waker();
-    shared.tasks.set(place, Arc::clone(&info), waker.clone());
+    shared.tasks.0.set(place, (Arc::clone(&info), waker.clone()));
     if is_open && !shared.is_open() {
         // The runtime began to end meanwhile. It may have aborted the tasks before this one was in
         // the list; it has stored the phase before that.
         info.abort(&waker);
     }
-    if is_open {
-        shared.post(runnable);
-    } else {
-        // The runtime has ended: the future is dropped here, and the handle reports that.
-        drop(runnable);
-    }
+    // If the runtime has ended, the future is dropped here, and the handle reports that. Nobody
+    // may be left who would do it later.
+    let refused = if is_open { shared.try_post(runnable) } else { Some(Message::Run(runnable)) };
+    drop(refused);
     JoinHandle { task: Some(task.fallible()), abort: AbortHandle { info, waker } }
 }
 
@@ -326,7 +307,8 @@ pub async fn yield_now() {
         if std::mem::replace(&mut has_yielded, true) {
             return Poll::Ready(());
         }
-        crate::context::yielding(|| context.waker().wake_by_ref());
+        // A task that is woken while it is polled goes to the end of the queue.
+        context.waker().wake_by_ref();
         Poll::Pending
     })
     .await;

@@ -3,53 +3,85 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use completion_port::TimerId;
 use pin_project_lite::pin_project;
 
 use crate::context;
-use crate::readiness::{no_runtime, replace_waker};
+use crate::readiness::no_runtime;
 use crate::shared::{Message, Shared};
+use crate::state;
+use crate::state::places::Places;
 
 /// A timer of the port, and the task that waits for it.
-pub(crate) struct Timer(Mutex<TimerState>);
+pub(crate) type Timer = state::timer::Timer<TimerId>;
 
-struct TimerState {
-    /// When the future completes. The port's timer may be set for an earlier time.
-    deadline: Instant,
-    /// The port's timer, unless it has expired.
-    set: Option<TimerId>,
-    waker: Option<Waker>,
-}
+/// The timers that have been polled, in parts so that threads rarely meet at a lock. At the end of
+/// the runtime they are woken: their messages never come.
+#[derive(Default)]
+pub(crate) struct Timers([Places<Arc<Timer>>; 16]);
 
-impl Timer {
-    fn lock(&self) -> std::sync::MutexGuard<'_, TimerState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Timers {
+    /// Returns the part that a timer belongs to.
+    fn part(&self, timer: &Arc<Timer>) -> &Places<Arc<Timer>> {
+        // The lowest bits of addresses are alike.
+        &self.0[(Arc::as_ptr(timer).addr() >> 7) % self.0.len()]
     }
 
-    /// Handles the message of an expired timer.
-    pub(crate) fn expire(self: Arc<Self>, shared: &Shared) {
-        let waker = {
-            let mut state = self.lock();
-            state.set = None;
-            if Instant::now() < state.deadline {
-                // The deadline was moved to a later time.
-                state.set = set(shared, state.deadline, &self);
+    /// Wakes the tasks that wait for a timer. Their next poll panics.
+    pub(crate) fn close(&self) {
+        for part in &self.0 {
+            for timer in part.close() {
+                timer.close();
             }
-            if state.set.is_some() { None } else { state.waker.take() }
-        };
-        if let Some(waker) = waker {
-            waker.wake();
         }
     }
 }
 
+/// Handles the message of an expired timer.
+pub(crate) fn expire(shared: &Shared, timer: &Arc<Timer>, generation: u32) {
+    timer.expire(generation, Instant::now(), |at, next| set(shared, at, timer, next));
+}
+
 /// Sets a timer of the port. `None` if the port is closed or out of memory.
-fn set(shared: &Shared, at: Instant, timer: &Arc<Timer>) -> Option<TimerId> {
-    shared.port.post_at(at, Message::Timer(Arc::clone(timer))).ok()
+fn set(shared: &Shared, at: Instant, timer: &Arc<Timer>, generation: u32) -> Option<TimerId> {
+    shared.port.post_at(at, Message::Timer(Arc::clone(timer), generation)).ok()
+}
+
+/// A timer that was polled.
+struct Started {
+    timer: Arc<Timer>,
+    place: usize,
+    shared: Arc<Shared>,
+}
+
+impl Started {
+    /// Returns a timer of the current runtime. `None` if that has ended.
+    fn new(deadline: Instant) -> Option<Self> {
+        let handle = context::current().unwrap_or_else(|| panic!("{}", no_runtime()));
+        let shared = Arc::clone(handle.shared());
+        let timer = Arc::new(Timer::new(deadline));
+        let place = shared.timers.part(&timer).insert(Arc::clone(&timer)).ok()?;
+        Some(Self { timer, place, shared })
+    }
+
+    fn set(&self) -> impl FnOnce(Instant, u32) -> Option<TimerId> {
+        |at, generation| set(&self.shared, at, &self.timer, generation)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let (set, waker) = self.timer.abandon();
+        drop(self.shared.timers.part(&self.timer).remove(self.place));
+        if let Some(set) = set {
+            drop(self.shared.port.cancel_post(set));
+        }
+        drop(waker);
+    }
 }
 
 /// Waits until a time. [`sleep`] and [`sleep_until`] make it.
@@ -59,7 +91,7 @@ fn set(shared: &Shared, at: Instant, timer: &Arc<Timer>) -> Option<TimerId> {
 #[must_use = "futures do nothing unless awaited"]
 pub struct Sleep {
     deadline: Instant,
-    timer: Option<(Arc<Timer>, Arc<Shared>)>,
+    started: Option<Started>,
 }
 
 impl Sleep {
@@ -78,13 +110,10 @@ impl Sleep {
     /// Moves the deadline, even after it has passed.
     pub fn reset(&mut self, deadline: Instant) {
         self.deadline = deadline;
-        let Some((timer, shared)) = &self.timer else { return };
-        let mut state = timer.lock();
-        let is_earlier = deadline < state.deadline;
-        state.deadline = deadline;
-        if let Some(set) = state.set.take_if(|_| is_earlier) {
-            // If it has expired already, its message finds nothing to do.
-            drop(shared.port.cancel_post(set));
+        if let Some(started) = &self.started {
+            // If the port's timer has expired already, its message has no effect.
+            let cancel = |set| drop(started.shared.port.cancel_post(set));
+            started.timer.reset(deadline, cancel, started.set());
         }
     }
 }
@@ -94,43 +123,21 @@ impl Future for Sleep {
 
     /// # Panics
     ///
-    /// Outside a runtime, or after the runtime has ended.
+    /// Outside a runtime, and after the runtime has ended. A task that waits when its runtime ends
+    /// is woken, and then panics here.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let deadline = self.deadline;
-        if Instant::now() >= deadline {
+        if Instant::now() >= self.deadline {
             return Poll::Ready(());
         }
-        let (timer, shared) = self.timer.get_or_insert_with(|| {
-            let handle = context::current().unwrap_or_else(|| panic!("{}", no_runtime()));
-            let state = TimerState { deadline, set: None, waker: None };
-            (Arc::new(Timer(Mutex::new(state))), Arc::clone(handle.shared()))
-        });
-        // The timer may expire before its name is stored: its handler waits for the lock.
-        let mut state = timer.lock();
-        let old = replace_waker(&mut state.waker, context.waker());
-        if state.set.is_none() {
-            state.set = set(shared, deadline, timer);
+        if self.started.is_none() {
+            self.started = Started::new(self.deadline);
         }
-        let is_set = state.set.is_some();
-        drop(state);
-        drop(old);
-        assert!(is_set, "the runtime has ended, or no memory is left for a timer");
+        let waits = self
+            .started
+            .as_ref()
+            .is_some_and(|started| started.timer.wait(context.waker(), started.set()));
+        assert!(waits, "the runtime has ended, or no memory is left for a timer");
         Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        if let Some((timer, shared)) = self.timer.take() {
-            let (set, waker) = {
-                let mut state = timer.lock();
-                (state.set.take(), state.waker.take())
-            };
-            if let Some(set) = set {
-                drop(shared.port.cancel_post(set));
-            }
-            drop(waker);
-        }
     }
 }
 
@@ -142,7 +149,8 @@ impl fmt::Debug for Sleep {
 
 /// Waits for a duration.
 ///
-/// It never completes early, and at most a millisecond late while a thread of the runtime waits.
+/// It never completes early, and at most a millisecond late while a thread of the runtime waits. If
+/// the runtime ends first, polling it panics.
 /// Cancelling it (dropping the future) cancels the timer.
 ///
 /// # Examples
@@ -162,7 +170,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 
 /// Waits until a time. See [`sleep`].
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    Sleep { deadline, timer: None }
+    Sleep { deadline, started: None }
 }
 
 /// Returns `from + duration`, or a time that nobody lives to see.

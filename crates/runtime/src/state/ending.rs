@@ -1,0 +1,70 @@
+//! How far a runtime has ended, and waiting for that.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use crate::state::lock;
+use crate::sync::{AtomicU8, Condvar, Mutex};
+
+/// How far a runtime has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    Open,
+    /// New tasks are refused. The others continue, and may use sockets and timers.
+    Ending,
+    /// The port is being closed.
+    Closed,
+}
+
+/// How far a runtime has ended, and the threads that wait for that.
+pub(crate) struct Ending {
+    phase: AtomicU8,
+    mutex: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Ending {
+    pub(crate) fn new() -> Self {
+        Self {
+            phase: AtomicU8::new(Phase::Open as u8),
+            mutex: Mutex::new(()),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Returns whether the runtime has not come as far as this phase.
+    pub(crate) fn is_before(&self, phase: Phase) -> bool {
+        self.phase.load(SeqCst) < phase as u8
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, SeqCst);
+    }
+
+    /// Wakes the threads in [`Ending::wait_until`].
+    pub(crate) fn signal(&self) {
+        let _guard = lock(&self.mutex);
+        self.changed.notify_all();
+    }
+
+    /// Waits until `condition` holds, at most until `deadline`. Returns whether it holds.
+    pub(crate) fn wait_until(
+        &self,
+        deadline: Option<Instant>,
+        condition: impl Fn() -> bool,
+    ) -> bool {
+        let mut guard = lock(&self.mutex);
+        while !condition() {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return false;
+            }
+            let left = left.unwrap_or(Duration::MAX).min(Duration::from_secs(3600));
+            let waited = self.changed.wait_timeout(guard, left);
+            guard = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}

@@ -1,0 +1,110 @@
+//! The tasks that wait for one direction of a socket.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::Waker;
+
+use crate::state::{lock, replace_waker, wake_each};
+use crate::sync::{AtomicU32, Mutex};
+
+/// The tasks that wait for one direction of a socket.
+pub(crate) struct Waiters {
+    /// How many edges there were. A task that has seen an earlier number tries again instead of
+    /// waiting, so no edge is lost between its attempt and its wait.
+    edges: AtomicU32,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// The task that waits by polling: the last one wins, as for any `poll` function.
+    polling: Option<Waker>,
+    /// The futures that wait, by number.
+    futures: Vec<(u64, Waker)>,
+    next: u64,
+}
+
+impl Default for Waiters {
+    fn default() -> Self {
+        Self { edges: AtomicU32::new(0), waiting: Mutex::new(Waiting::default()) }
+    }
+}
+
+impl Waiters {
+    /// Returns how many edges there were. A caller reads this before its attempt.
+    pub(crate) fn edges(&self) -> u32 {
+        self.edges.load(SeqCst)
+    }
+
+    /// Counts an edge, and wakes all tasks.
+    pub(crate) fn wake(&self) {
+        let (polling, futures) = {
+            let mut waiting = lock(&self.waiting);
+            self.edges.fetch_add(1, SeqCst);
+            (waiting.polling.take(), std::mem::take(&mut waiting.futures))
+        };
+        wake_each(polling);
+        wake_each(futures.into_iter().map(|(_, waker)| waker));
+    }
+
+    /// Waits by polling for the next edge after the number `seen`. Returns false if there was one
+    /// already.
+    pub(crate) fn poll(&self, seen: u32, waker: &Waker) -> bool {
+        let mut waiting = lock(&self.waiting);
+        if self.edges.load(SeqCst) != seen {
+            return false;
+        }
+        let old = replace_waker(&mut waiting.polling, waker);
+        drop(waiting);
+        drop(old);
+        true
+    }
+
+    /// Returns a place for a future that may wait.
+    pub(crate) fn place(&self) -> Place<'_> {
+        Place { waiters: self, number: None }
+    }
+}
+
+/// A future's place among those that wait for a direction. Dropped, it waits no more.
+pub(crate) struct Place<'s> {
+    waiters: &'s Waiters,
+    number: Option<u64>,
+}
+
+impl Place<'_> {
+    /// Waits for the next edge after the number `seen`. Returns false if there was one already.
+    pub(crate) fn wait(&mut self, seen: u32, waker: &Waker) -> bool {
+        let mut waiting = lock(&self.waiters.waiting);
+        if self.waiters.edges.load(SeqCst) != seen {
+            return false;
+        }
+        let number = *self.number.get_or_insert_with(|| {
+            waiting.next += 1;
+            waiting.next
+        });
+        let old = match waiting.futures.iter_mut().find(|(it, _)| *it == number) {
+            Some((_, old)) if old.will_wake(waker) => None,
+            Some((_, old)) => Some(std::mem::replace(old, waker.clone())),
+            None => {
+                waiting.futures.push((number, waker.clone()));
+                None
+            }
+        };
+        drop(waiting);
+        drop(old);
+        true
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let waker = {
+                let mut waiting = lock(&self.waiters.waiting);
+                let place = waiting.futures.iter().position(|(it, _)| *it == number);
+                place.map(|place| waiting.futures.swap_remove(place))
+            };
+            drop(waker);
+        }
+    }
+}
