@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) tasks: TaskList,
     pub(crate) timers: Timers,
-    ending: Ending,
+    pub(crate) ending: Ending,
     /// Tasks that the closed port has refused. They are dropped where no waker is being called,
     /// because dropping a future runs the program's code.
     refused: Mutex<Vec<Message>>,
@@ -48,11 +48,6 @@ impl Shared {
             refused: Mutex::new(Vec::new()),
             process: std::process::id(),
         })
-    }
-
-    /// Returns whether new tasks are accepted.
-    pub(crate) fn is_open(&self) -> bool {
-        self.ending.is_before(Phase::Ending)
     }
 
     /// Returns whether the port was closed.
@@ -155,8 +150,7 @@ impl Shared {
     }
 
     pub(crate) fn task_ended(&self) {
-        if !self.is_open() {
-            self.ending.signal();
+        if self.ending.task_ended() {
             // It stays until the last task has ended.
             self.pool.wake_manager();
         }

@@ -6,13 +6,13 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use async_task::{ScheduleInfo, WithInfo};
 use pin_project_lite::pin_project;
 
 use crate::shared::{Message, Shared};
+use crate::state::abort::Abort;
 use crate::state::contain;
 use crate::state::places::Places;
 
@@ -22,7 +22,7 @@ pub(crate) type Runnable = async_task::Runnable<Arc<TaskInfo>>;
 /// What the runtime knows of a task.
 pub(crate) struct TaskInfo {
     pub(crate) spawned_at: &'static Location<'static>,
-    is_aborted: AtomicBool,
+    abort: Abort,
 }
 
 /// The tasks that have not ended. A task keeps its place until its future has been dropped, so it
@@ -51,9 +51,7 @@ impl TaskList {
 
 impl TaskInfo {
     fn abort(&self, waker: &Waker) {
-        self.is_aborted.store(true, Relaxed);
-        // The task is polled once more, and then sees the flag: the wake orders the two.
-        waker.wake_by_ref();
+        self.abort.request(waker);
     }
 }
 
@@ -96,7 +94,7 @@ impl<F: Future> Future for Spawned<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let result = if this.info.is_aborted.load(Relaxed) {
+        let result = if this.info.abort.is_requested() {
             Err(JoinError(Reason::Aborted))
         } else {
             let future = this.future.as_mut().as_pin_mut();
@@ -129,8 +127,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let is_open = shared.is_open();
-    let info = Arc::new(TaskInfo { spawned_at, is_aborted: AtomicBool::new(false) });
+    let info = Arc::new(TaskInfo { spawned_at, abort: Abort::new() });
     let place = shared.tasks.0.reserve();
     let ended = Ended { shared: Arc::clone(shared), place };
     let spawned = Spawned { future: Some(future), info: Arc::clone(&info), ended };
@@ -144,12 +141,10 @@ where
         .metadata(Arc::clone(&info))
         .spawn(move |_| spawned, WithInfo(schedule));
     let waker = runnable.waker();
-    shared.tasks.0.set(place, (Arc::clone(&info), waker.clone()));
-    if is_open && !shared.is_open() {
-        // The runtime began to end meanwhile. It may have aborted the tasks before this one was in
-        // the list; it has stored the phase before that.
-        info.abort(&waker);
-    }
+    let is_open = shared.ending.admit(
+        || shared.tasks.0.set(place, (Arc::clone(&info), waker.clone())),
+        || info.abort(&waker),
+    );
     // If the runtime has ended, the future is dropped here, and the handle reports that. Nobody
     // may be left who would do it later.
     let refused = if is_open { shared.try_post(runnable) } else { Some(Message::Run(runnable)) };

@@ -83,11 +83,8 @@ fn a_task_that_yields_lets_queued_tasks_run_first() {
 #[test]
 fn a_task_that_waits_for_a_timer_of_an_ended_runtime_panics() {
     let (first, other) = (runtime(1), runtime(1));
-    let mut sleep = first.handle().block_on(async {
-        let mut sleep = sleep(Duration::from_secs(3600));
-        poll_once(&mut sleep).await;
-        sleep
-    });
+    let mut sleep = sleep(Duration::from_secs(3600));
+    first.block_on(poll_once(&mut sleep));
     let (say, waits) = mpsc::channel();
     let task = other.spawn(async move {
         poll_once(&mut sleep).await;

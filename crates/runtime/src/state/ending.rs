@@ -43,6 +43,28 @@ impl Ending {
         self.phase.store(phase as u8, SeqCst);
     }
 
+    /// Lists a new task by `list`, and returns whether it may be queued.
+    ///
+    /// If the runtime begins to end meanwhile, it may have aborted its tasks before this one was in
+    /// the list. Then `abort` is called: the phase is entered before the tasks are aborted.
+    pub(crate) fn admit(&self, list: impl FnOnce(), abort: impl FnOnce()) -> bool {
+        let is_open = self.is_before(Phase::Ending);
+        list();
+        if is_open && !self.is_before(Phase::Ending) {
+            abort();
+        }
+        is_open
+    }
+
+    /// Notes that a task has left the list. Returns whether the runtime is ending.
+    pub(crate) fn task_ended(&self) -> bool {
+        let is_ending = !self.is_before(Phase::Ending);
+        if is_ending {
+            self.signal();
+        }
+        is_ending
+    }
+
     /// Wakes the threads in [`Ending::wait_until`].
     pub(crate) fn signal(&self) {
         let _guard = lock(&self.mutex);

@@ -1,6 +1,7 @@
 //! The runtime's own synchronization. Nothing here knows the port, so that the models in
 //! `tests/loom` check this code itself.
 
+pub(crate) mod abort;
 pub(crate) mod ending;
 pub(crate) mod pending;
 pub(crate) mod places;

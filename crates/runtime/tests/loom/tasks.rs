@@ -1,0 +1,156 @@
+//! Models tasks: aborting against a poll, and spawning against the end of the runtime.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::Waker;
+
+use loom::sync::Mutex;
+use loom::sync::atomic::AtomicUsize;
+
+use crate::kit::{Task, explore, spawn};
+use crate::state::abort::Abort;
+use crate::state::ending::{Ending, Phase};
+use crate::state::places::Places;
+
+/// A task that another thread wakes and polls at the same time sees the request to abort it.
+#[test]
+fn a_task_that_is_aborted_while_it_is_polled_ends() {
+    explore(|| {
+        let task = Task::idle();
+        let abort = Arc::new(Abort::new());
+        let polls = {
+            let (task, waker) = (Arc::clone(&task), Waker::from(Arc::clone(&task)));
+            spawn(&abort, move |abort| {
+                waker.wake();
+                task.run(|| abort.is_requested());
+            })
+        };
+        abort.request(&Waker::from(Arc::clone(&task)));
+        polls.join().unwrap();
+        task.run(|| abort.is_requested());
+        assert!(task.has_ended());
+    });
+}
+
+/// A runtime as far as `spawn` and `end` use it.
+struct Runtime {
+    ending: Ending,
+    tasks: Places<Arc<Spawned>>,
+    /// Stand-in for the port: what was posted, until it is closed.
+    posted: Mutex<Option<Vec<Arc<Spawned>>>>,
+}
+
+/// A task that never completes.
+struct Spawned {
+    task: Arc<Task>,
+    abort: Abort,
+    place: usize,
+    /// How often its future was dropped.
+    ends: AtomicUsize,
+}
+
+impl Runtime {
+    fn new() -> Arc<Self> {
+        let posted = Mutex::new(Some(Vec::new()));
+        Arc::new(Self { ending: Ending::new(), tasks: Places::default(), posted })
+    }
+
+    /// As `task::spawn` does it.
+    fn spawn(&self) -> Arc<Spawned> {
+        let place = self.tasks.reserve();
+        let (task, abort, ends) = (Task::scheduled(), Abort::new(), AtomicUsize::new(0));
+        let spawned = Arc::new(Spawned { task, abort, place, ends });
+        let waker = Waker::from(Arc::clone(&spawned.task));
+        let is_admitted = self.ending.admit(
+            || self.tasks.set(place, Arc::clone(&spawned)),
+            || spawned.abort.request(&waker),
+        );
+        let is_posted = is_admitted && self.post(&spawned);
+        if !is_posted {
+            self.drop_future(&spawned);
+            self.ending.task_ended();
+        }
+        spawned
+    }
+
+    fn post(&self, spawned: &Arc<Spawned>) -> bool {
+        let is_posted = {
+            let mut posted = self.posted.lock().unwrap();
+            posted.as_mut().is_some_and(|posted| {
+                spawned.task.queue();
+                posted.push(Arc::clone(spawned));
+                true
+            })
+        };
+        // The thread that ends the runtime runs the tasks here.
+        self.ending.signal();
+        is_posted
+    }
+
+    fn drop_future(&self, spawned: &Spawned) {
+        spawned.ends.fetch_add(1, SeqCst);
+        drop(self.tasks.remove(spawned.place));
+    }
+
+    /// As a thread of the pool does it.
+    fn run(&self) {
+        let posted = self.posted.lock().unwrap().clone().unwrap_or_default();
+        for spawned in posted {
+            spawned.task.run(|| {
+                let ends = spawned.abort.is_requested();
+                if ends {
+                    self.drop_future(&spawned);
+                }
+                ends
+            });
+        }
+    }
+
+    /// As `runtime::end` does it.
+    fn end(&self) {
+        self.ending.enter(Phase::Ending);
+        for spawned in self.tasks.map(Arc::clone) {
+            spawned.abort.request(&Waker::from(Arc::clone(&spawned.task)));
+        }
+        let all_ended = self.ending.wait_until(None, || {
+            self.run();
+            self.tasks.len() == 0
+        });
+        assert!(all_ended);
+        self.ending.enter(Phase::Closed);
+        drop(self.posted.lock().unwrap().take());
+    }
+}
+
+/// Whenever the task is spawned, it ends once, and the end waits for it or refuses it.
+#[test]
+fn a_task_that_is_spawned_while_the_runtime_ends_is_dropped_once() {
+    explore(|| {
+        let runtime = Runtime::new();
+        let spawns = spawn(&runtime, Runtime::spawn);
+        runtime.end();
+        let spawned = spawns.join().unwrap();
+        assert_eq!(spawned.ends.load(SeqCst), 1);
+        assert_eq!(runtime.tasks.len(), 0);
+    });
+}
+
+/// Two tasks take and give up places at the same time. No place is used twice.
+#[test]
+fn places_are_used_by_one_at_a_time() {
+    explore(|| {
+        let places: Arc<Places<usize>> = Arc::default();
+        let takes = |number: usize| {
+            move |places: &Places<usize>| {
+                let place = places.reserve();
+                places.set(place, number);
+                assert_eq!(places.remove(place), Some(number));
+                place
+            }
+        };
+        let other = spawn(&places, takes(1));
+        takes(2)(&places);
+        other.join().unwrap();
+        assert_eq!(places.len(), 0);
+    });
+}
