@@ -2,7 +2,9 @@
 //!
 //! Reads, writes and syncs are operations of the port: cached data is read by the call itself, and
 //! an io_uring or helper threads do the rest. So a slow disk occupies no thread of the runtime.
-//! Everything else, such as opening, is an ordinary call of the system, which may block its task.
+//! Everything else, such as opening, metadata, directories and removal, is an ordinary call of
+//! [`std::fs`], which may block its task. [`File`] reads and writes at positions, any number of
+//! times simultaneously; [`FileStream`] has a position of its own.
 //!
 //! An operation that was started has the buffer until it has ended. If its future is dropped, the
 //! operation is cancelled if it has not begun; otherwise it ends in the background. The buffer, and
@@ -19,6 +21,8 @@ use std::task::{Context, Poll};
 
 use completion_port::{FileSource, OpId, Operation, Outcome, SharedFile};
 
+pub use crate::file_stream::FileStream;
+
 use crate::context;
 use crate::readiness::no_runtime;
 use crate::shared::{Message, Shared};
@@ -31,7 +35,7 @@ const CHUNK: usize = 256 * 1024;
 pub(crate) type Pending = state::pending::Pending<Outcome>;
 
 /// Waits for an operation. Dropped before its end, it cancels the operation.
-struct Wait {
+pub(crate) struct Wait {
     pending: Arc<Pending>,
     shared: Arc<Shared>,
     id: Option<OpId>,
@@ -39,7 +43,7 @@ struct Wait {
 
 impl Wait {
     /// Starts an operation. If that is refused, returns the error and the operation's buffer.
-    fn start(operation: Operation) -> Result<Self, (io::Error, Option<Vec<u8>>)> {
+    pub(crate) fn start(operation: Operation) -> Result<Self, (io::Error, Option<Vec<u8>>)> {
         let Some(handle) = context::current() else {
             return Err((no_runtime(), operation.into_buffer()));
         };
@@ -56,6 +60,16 @@ impl Wait {
                 Err((error.into(), operation.into_buffer()))
             }
         }
+    }
+}
+
+impl Wait {
+    /// Lets the operation end in the background.
+    pub(crate) fn detach(mut self) {
+        // Without the id, the drop cancels nothing, and the outcome is dropped with `pending`.
+        self.id = None;
+        let old = self.pending.lock().waker.take();
+        drop(old);
     }
 }
 
@@ -133,6 +147,16 @@ impl File {
         Self { shared: SharedFile::new(FileSource::new(Arc::clone(&file))), file }
     }
 
+    /// Returns a stream that reads and writes the file from its beginning on.
+    #[must_use]
+    pub fn into_stream(self) -> FileStream {
+        FileStream::new(self)
+    }
+
+    pub(crate) fn operations(&self) -> &SharedFile {
+        &self.shared
+    }
+
     /// Returns the file of the standard library, for metadata, locks and the like.
     #[must_use]
     pub fn std(&self) -> &fs::File {
@@ -202,14 +226,40 @@ impl fmt::Debug for File {
     }
 }
 
-/// Reads a whole file.
+/// Reads a whole file. Pipes, devices and the like are read until they end, by calls that block
+/// the task.
+///
+/// Cancelling it has no effect on the file.
 ///
 /// # Errors
 ///
 /// Those of the system.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, fs};
+///
+/// let path = std::env::temp_dir().join(format!("runtime-whole-{}", std::process::id()));
+/// Runtime::new()?.block_on(async {
+///     fs::write(&path, "hello").await?;
+///     assert_eq!(fs::read(&path).await?, b"hello");
+///     assert_eq!(fs::read_to_string(&path).await?, "hello");
+///     std::fs::remove_file(&path)
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
-    let expected = usize::try_from(file.std().metadata()?.len()).unwrap_or(usize::MAX);
+    let metadata = file.std().metadata()?;
+    if !metadata.is_file() {
+        // It has no positions to read at.
+        let mut contents = Vec::new();
+        io::Read::read_to_end(&mut file.std(), &mut contents)?;
+        return Ok(contents);
+    }
+    // The files of /proc report a length of zero.
+    let expected = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     let mut contents = Vec::new();
     // One byte more shows the end without another read.
     let mut room = expected.saturating_add(1).min(CHUNK);
@@ -229,7 +279,7 @@ pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads a whole file as text.
+/// Reads a whole file as text. See [`read`].
 ///
 /// # Errors
 ///
@@ -239,7 +289,9 @@ pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Creates or replaces a file with these contents.
+/// Creates or replaces a file with these contents. See [`read`] for an example.
+///
+/// Cancelling it may leave the file empty, or a part written.
 ///
 /// # Errors
 ///

@@ -61,29 +61,42 @@
 
 mod block_on;
 mod context;
+mod file_stream;
 pub mod fs;
 pub mod net;
 mod pool;
 mod readiness;
 mod runtime;
 mod shared;
-#[cfg(unix)]
 pub mod signal;
 mod state;
 mod sync;
 mod task;
-mod time;
+pub mod time;
 #[cfg(any(feature = "hyper", feature = "tokio-io"))]
 mod traits;
+#[cfg(windows)]
+mod windows_console;
 
-/// Makes an `async fn main` the program's `main`. It runs on a [`Runtime`] with the default settings.
+/// Makes an `async fn main` the program's `main`. It runs on a [`Runtime`] of its own.
+///
+/// The function may have any name, visibility, return type and attributes. It has no parameters and
+/// is not generic. When it returns, the runtime is dropped, which aborts the remaining tasks.
+///
+/// Arguments set what the [`Builder`] methods of the same names set: `concurrency`, `thread_limit`,
+/// `thread_name` and `thread_stack_size`. `crate = path` names this crate, if it was renamed. Without
+/// arguments, the runtime has the default settings.
+///
+/// # Panics
+///
+/// The function panics if the system refuses to start a runtime.
 ///
 /// # Examples
 ///
 /// ```
-/// use completion_port_runtime::{main, sleep};
+/// use completion_port_runtime::{main, time::sleep};
 ///
-/// #[main]
+/// #[main(concurrency = 2, thread_name = "server")]
 /// async fn main() -> Result<(), std::num::ParseIntError> {
 ///     sleep(std::time::Duration::from_millis(1)).await;
 ///     assert_eq!("7".parse::<u32>()?, 7);
@@ -94,6 +107,5 @@ pub use completion_port_runtime_macros::main;
 pub use context::Entered;
 pub use runtime::{Builder, Dump, Handle, Metrics, Runtime, Shutdown, spawn, spawn_blocking};
 pub use task::{AbortHandle, JoinError, JoinHandle, yield_now};
-pub use time::{
-    Elapsed, Interval, Sleep, Timeout, interval, sleep, sleep_until, timeout, timeout_at,
-};
+#[doc(no_inline)]
+pub use time::{interval, sleep, sleep_until, timeout, timeout_at};

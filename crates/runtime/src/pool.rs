@@ -35,6 +35,8 @@ const IDLE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(crate) struct PoolConfig {
     pub(crate) name: String,
+    /// The memory for the stack of each thread.
+    pub(crate) stack_size: Option<usize>,
     /// The most threads that exist at a time.
     pub(crate) limit: usize,
     /// How many threads stay, however long they have no packets.
@@ -136,7 +138,11 @@ fn add_thread(shared: &Arc<Shared>) -> io::Result<()> {
     }
     let thread = {
         let shared = Arc::clone(shared);
-        thread::Builder::new().name(pool.config.name.clone()).spawn(move || work(&shared))
+        let mut thread = thread::Builder::new().name(pool.config.name.clone());
+        if let Some(bytes) = pool.config.stack_size {
+            thread = thread.stack_size(bytes);
+        }
+        thread.spawn(move || work(&shared))
     };
     match thread {
         Ok(thread) => {

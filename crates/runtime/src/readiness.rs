@@ -193,6 +193,12 @@ impl<S: Source> Io<S> {
     }
 }
 
+impl<S: Source + std::fmt::Debug> std::fmt::Debug for Io<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
 impl<S: Source> Drop for Io<S> {
     fn drop(&mut self) {
         if self.socket.is_some() {

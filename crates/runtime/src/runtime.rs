@@ -39,6 +39,7 @@ pub struct Builder {
     concurrency: usize,
     limit: usize,
     name: String,
+    stack_size: Option<usize>,
     block_detection: BlockDetection,
     computing: Option<Duration>,
 }
@@ -73,6 +74,13 @@ impl Builder {
         self
     }
 
+    /// Sets how much memory the stack of each thread may use, in bytes. By default, the standard
+    /// library decides.
+    pub fn thread_stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
     /// Sets how the runtime detects that a task sleeps. See
     /// [`PortBuilder::block_detection`](completion_port::PortBuilder::block_detection).
     pub fn block_detection(mut self, detection: BlockDetection) -> Self {
@@ -95,7 +103,7 @@ impl Builder {
     /// Those of [`PortBuilder::build`](completion_port::PortBuilder::build), or that of the system
     /// if it refuses the first thread.
     pub fn build(self) -> io::Result<Runtime> {
-        let Self { concurrency, limit, name, block_detection, computing } = self;
+        let Self { concurrency, limit, name, stack_size, block_detection, computing } = self;
         let mut port = Port::builder().concurrency(concurrency).block_detection(block_detection);
         if let Some(time) = computing {
             port = port.overcommit_after(time);
@@ -106,7 +114,7 @@ impl Builder {
         };
         // One more waits while these run.
         let least = (running + 1).min(limit);
-        let pool = Pool::new(PoolConfig { name, limit, least });
+        let pool = Pool::new(PoolConfig { name, stack_size, limit, least });
         let shared = Arc::new(Shared::new(port, pool)?);
         Pool::start(&shared)?;
         Ok(Runtime { handle: Handle(shared), has_ended: false })
@@ -175,6 +183,7 @@ impl Runtime {
             concurrency: 0,
             limit: LIMIT,
             name: "runtime".to_owned(),
+            stack_size: None,
             block_detection: BlockDetection::default(),
             computing: Some(COMPUTING),
         }
@@ -212,6 +221,22 @@ impl Runtime {
     /// In a forked child it does nothing and returns false: the tasks are the parent's.
     ///
     /// Called in a task of this runtime, it does not wait for that task.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, Shutdown, time::sleep};
+    /// use std::time::Duration;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let last = runtime.spawn(async {
+    ///     sleep(Duration::from_millis(5)).await;
+    ///     "answered"
+    /// });
+    /// assert!(runtime.shutdown(Shutdown::Drain, Some(Duration::from_secs(60))));
+    /// assert!(last.is_finished());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn shutdown(mut self, how: Shutdown, timeout: Option<Duration>) -> bool {
         // The drop would do it again, without a limit.
         self.has_ended = true;
@@ -282,6 +307,31 @@ impl Handle {
     #[must_use]
     pub fn try_current() -> Option<Self> {
         context::current()
+    }
+
+    /// Returns the handle of the runtime that the current thread has entered.
+    ///
+    /// # Panics
+    ///
+    /// Outside a runtime. See [`Handle::try_current`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Handle, Runtime};
+    ///
+    /// let answer = Runtime::new()?.block_on(async {
+    ///     let handle = Handle::current();
+    ///     // From any thread, also one that is not of the runtime:
+    ///     std::thread::spawn(move || handle.block_on(handle.spawn(async { 42 }))).join()
+    /// });
+    /// assert_eq!(answer.unwrap().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn current() -> Self {
+        here()
     }
 
     /// Makes this the current runtime of the thread until the guard is dropped: [`spawn`], sockets
@@ -410,11 +460,27 @@ impl fmt::Display for Dump {
 /// Spawns a task on the current runtime.
 ///
 /// The task runs whether or not its handle is awaited. A panic ends only the task, and is in the
-/// handle's result. Tasks may block: other tasks continue on other threads.
+/// handle's result. Tasks may block: other tasks continue on other threads. Dropping the handle
+/// detaches the task. If the runtime is ending, the task is dropped, and its handle reports an abort.
 ///
 /// # Panics
 ///
 /// Outside a runtime.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, spawn};
+///
+/// Runtime::new()?.block_on(async {
+///     let task = spawn(async { 6 * 7 });
+///     assert_eq!(task.await.unwrap(), 42);
+///     let endless = spawn(std::future::pending::<()>());
+///     endless.abort();
+///     assert!(endless.await.unwrap_err().is_aborted());
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[track_caller]
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
@@ -433,6 +499,18 @@ where
 /// # Panics
 ///
 /// Outside a runtime.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, spawn_blocking};
+///
+/// let sum = Runtime::new()?.block_on(async {
+///     spawn_blocking(|| (1..=1_000_000_u64).sum::<u64>()).await
+/// });
+/// assert_eq!(sum.unwrap(), 500_000_500_000);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[track_caller]
 pub fn spawn_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,

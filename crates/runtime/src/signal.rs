@@ -1,83 +1,216 @@
-//! Signals that ask a program to stop.
+//! Signals that ask a program to stop, and on Unix any other signal.
+//!
+//! # Examples
+//!
+//! A server that stops on Ctrl-C or SIGTERM, and lets its requests end:
+//!
+//! ```no_run
+//! use completion_port_runtime::{Runtime, Shutdown, signal};
+//! use std::time::Duration;
+//!
+//! let runtime = Runtime::new()?;
+//! runtime.block_on(async {
+//!     // spawn(serve(listener));
+//!     signal::shutdown().await
+//! })?;
+//! runtime.shutdown(Shutdown::Drain, Some(Duration::from_secs(10)));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixDatagram;
 
-use signal_hook_registry::SigId;
+#[cfg(unix)]
+pub use unix::Signal;
 
-use crate::net;
-
-/// A signal that the process waits for. From then on, the signal does not end the process, even
-/// after this is dropped.
+/// Waits for Ctrl-C (`SIGINT`). From the first call on, Ctrl-C no longer ends the process, even if
+/// nobody waits for it.
 ///
-/// Signals that arrive while nobody waits are remembered; several may count as one.
-#[derive(Debug)]
-pub struct Signal {
-    id: SigId,
-    receiver: net::UnixDatagram,
-    /// The handler writes into it, so it stays open until the handler is removed.
-    _sender: UnixDatagram,
-}
-
-impl Signal {
-    /// Handles the signal with this number from now on.
-    ///
-    /// # Errors
-    ///
-    /// If the system allows no handler for the signal, or outside a runtime.
-    ///
-    /// # Panics
-    ///
-    /// If the signal is one for which handlers are forbidden, such as `SIGKILL`.
-    pub fn new(number: i32) -> io::Result<Self> {
-        let (receiver, sender) = UnixDatagram::pair()?;
-        sender.set_nonblocking(true)?;
-        let receiver = net::UnixDatagram::from_std(receiver)?;
-        let descriptor = sender.as_raw_fd();
-        let handle = move || {
-            // SAFETY: `send` requires a buffer of that length, and is allowed in a signal handler.
-            // - the buffer: one byte of a constant;
-            // - the descriptor is open: `Signal` removes the handler before it closes it;
-            // - `errno` is restored by the caller, `signal-hook-registry`.
-            unsafe { libc::send(descriptor, [0_u8].as_ptr().cast(), 1, libc::MSG_DONTWAIT) };
-        };
-        // SAFETY: `register` requires an action that is allowed in a signal handler.
-        // - it makes one system call, allocates nothing and takes no lock.
-        let id = unsafe { signal_hook_registry::register(number, handle) }?;
-        Ok(Self { id, receiver, _sender: sender })
-    }
-
-    /// Waits for the signal. Cancelling it loses no signal.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system.
-    pub async fn recv(&mut self) -> io::Result<()> {
-        self.receiver.recv(&mut [0; 1]).await.map(drop)
-    }
-}
-
-impl Drop for Signal {
-    fn drop(&mut self) {
-        signal_hook_registry::unregister(self.id);
-    }
-}
-
-/// Waits for Ctrl-C (`SIGINT`). From the first call on, Ctrl-C no longer ends the process.
+/// Ctrl-C that is pressed while no call waits is not remembered: on Unix, [`Signal`] remembers it.
+/// Cancelling the call has no other effect.
 ///
 /// # Errors
 ///
-/// As for [`Signal::new`].
+/// If the system allows no handler, or outside a runtime.
 pub async fn ctrl_c() -> io::Result<()> {
-    Signal::new(libc::SIGINT)?.recv().await
+    #[cfg(unix)]
+    return Signal::interrupt()?.recv().await;
+    #[cfg(windows)]
+    return crate::windows_console::ctrl_c().await;
 }
 
 /// Waits for `SIGTERM`, by which service managers stop a program. See [`ctrl_c`].
 ///
 /// # Errors
 ///
-/// As for [`Signal::new`].
+/// As for [`ctrl_c`].
+#[cfg(unix)]
 pub async fn terminate() -> io::Result<()> {
-    Signal::new(libc::SIGTERM)?.recv().await
+    Signal::terminate()?.recv().await
+}
+
+/// Waits until the program is asked to stop: by Ctrl-C, or on Unix by `SIGTERM`. See [`ctrl_c`].
+///
+/// # Errors
+///
+/// As for [`ctrl_c`].
+pub async fn shutdown() -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        let (mut interrupt, mut terminate) = (Signal::interrupt()?, Signal::terminate()?);
+        std::future::poll_fn(|context| match interrupt.poll_recv(context) {
+            std::task::Poll::Pending => terminate.poll_recv(context),
+            ready => ready,
+        })
+        .await
+    }
+    #[cfg(windows)]
+    ctrl_c().await
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::future::poll_fn;
+    use std::io;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixDatagram;
+    use std::task::{Context, Poll};
+
+    use signal_hook_registry::SigId;
+
+    use crate::readiness::{Direction, Io};
+
+    /// A signal that the process waits for. From then on, the signal does not end the process, even
+    /// after this is dropped.
+    ///
+    /// Signals that arrive while nobody waits are remembered; several may count as one. If several
+    /// values wait for the same signal, each gets it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, signal::Signal};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let mut hangup = Signal::hangup()?;
+    ///     # let kill = std::process::Command::new("kill")
+    ///     #     .args(["-HUP", &std::process::id().to_string()])
+    ///     #     .status()?;
+    ///     # assert!(kill.success());
+    ///     hangup.recv().await?; // reload the configuration
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[derive(Debug)]
+    pub struct Signal {
+        id: SigId,
+        receiver: Io<UnixDatagram>,
+        /// The handler writes into it, so it stays open until the handler is removed.
+        _sender: UnixDatagram,
+    }
+
+    impl Signal {
+        /// Handles the signal with this number from now on.
+        ///
+        /// # Errors
+        ///
+        /// If the system allows no handler for the signal, or outside a runtime.
+        ///
+        /// # Panics
+        ///
+        /// If the signal is one for which handlers are forbidden, such as `SIGKILL`.
+        pub fn new(number: i32) -> io::Result<Self> {
+            let (receiver, sender) = UnixDatagram::pair()?;
+            sender.set_nonblocking(true)?;
+            receiver.set_nonblocking(true)?;
+            let receiver = Io::new(receiver)?;
+            let descriptor = sender.as_raw_fd();
+            let handle = move || {
+                // SAFETY: `send` requires a buffer of that length, and is allowed in a signal
+                // handler.
+                // - the buffer: one byte of a constant;
+                // - the descriptor is open: `Signal` removes the handler before it closes it;
+                // - `errno` is restored by the caller, `signal-hook-registry`.
+                unsafe { libc::send(descriptor, [0_u8].as_ptr().cast(), 1, libc::MSG_DONTWAIT) };
+            };
+            // SAFETY: `register` requires an action that is allowed in a signal handler.
+            // - it makes one system call, allocates nothing and takes no lock.
+            let id = unsafe { signal_hook_registry::register(number, handle) }?;
+            Ok(Self { id, receiver, _sender: sender })
+        }
+
+        /// Handles `SIGINT`, which Ctrl-C sends.
+        ///
+        /// # Errors
+        ///
+        /// As for [`Signal::new`].
+        pub fn interrupt() -> io::Result<Self> {
+            Self::new(libc::SIGINT)
+        }
+
+        /// Handles `SIGTERM`, by which service managers stop a program.
+        ///
+        /// # Errors
+        ///
+        /// As for [`Signal::new`].
+        pub fn terminate() -> io::Result<Self> {
+            Self::new(libc::SIGTERM)
+        }
+
+        /// Handles `SIGHUP`, by which programs are asked to read their configuration again.
+        ///
+        /// # Errors
+        ///
+        /// As for [`Signal::new`].
+        pub fn hangup() -> io::Result<Self> {
+            Self::new(libc::SIGHUP)
+        }
+
+        /// Handles `SIGQUIT`.
+        ///
+        /// # Errors
+        ///
+        /// As for [`Signal::new`].
+        pub fn quit() -> io::Result<Self> {
+            Self::new(libc::SIGQUIT)
+        }
+
+        /// Handles `SIGUSR1`.
+        ///
+        /// # Errors
+        ///
+        /// As for [`Signal::new`].
+        pub fn user_defined1() -> io::Result<Self> {
+            Self::new(libc::SIGUSR1)
+        }
+
+        /// Handles `SIGUSR2`.
+        ///
+        /// # Errors
+        ///
+        /// As for [`Signal::new`].
+        pub fn user_defined2() -> io::Result<Self> {
+            Self::new(libc::SIGUSR2)
+        }
+
+        /// Waits for the signal. Cancelling it loses no signal.
+        ///
+        /// # Errors
+        ///
+        /// Those of the system; an error if the runtime has ended.
+        pub async fn recv(&mut self) -> io::Result<()> {
+            poll_fn(|context| self.poll_recv(context)).await
+        }
+
+        pub(super) fn poll_recv(&mut self, context: &Context<'_>) -> Poll<io::Result<()>> {
+            self.receiver
+                .poll(Direction::Read, context, |socket| socket.recv(&mut [0; 1]).map(drop))
+        }
+    }
+
+    impl Drop for Signal {
+        fn drop(&mut self) {
+            signal_hook_registry::unregister(self.id);
+        }
+    }
 }

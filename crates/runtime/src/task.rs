@@ -296,6 +296,20 @@ impl From<JoinError> for std::io::Error {
 /// Lets other tasks run: the task goes to the end of the queue.
 ///
 /// Cancelling it loses nothing.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, spawn, yield_now};
+///
+/// Runtime::new()?.block_on(async {
+///     let task = spawn(async { 1 });
+///     while !task.is_finished() {
+///         yield_now().await;
+///     }
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub async fn yield_now() {
     let mut has_yielded = false;
     std::future::poll_fn(|context| {

@@ -1,4 +1,6 @@
 //! Time: sleeping, deadlines and intervals.
+//!
+//! All are timers of the runtime's port, and need a runtime that has not ended.
 
 use std::fmt;
 use std::future::Future;
@@ -156,7 +158,7 @@ impl fmt::Debug for Sleep {
 /// # Examples
 ///
 /// ```
-/// use completion_port_runtime::{Runtime, sleep};
+/// use completion_port_runtime::{Runtime, time::sleep};
 /// use std::time::{Duration, Instant};
 ///
 /// let begun = Instant::now();
@@ -228,7 +230,7 @@ impl From<Elapsed> for std::io::Error {
 /// # Examples
 ///
 /// ```
-/// use completion_port_runtime::{Runtime, timeout};
+/// use completion_port_runtime::{Runtime, time::timeout};
 /// use std::time::Duration;
 ///
 /// let runtime = Runtime::new()?;
@@ -247,6 +249,7 @@ pub fn timeout_at<F: Future>(deadline: Instant, future: F) -> Timeout<F> {
 
 /// Ticks at regular times. [`interval`] makes it.
 #[derive(Debug)]
+#[must_use = "an interval does nothing unless its ticks are awaited"]
 pub struct Interval {
     period: Duration,
     next: Sleep,
@@ -273,6 +276,20 @@ impl Interval {
 /// # Panics
 ///
 /// If `period` is zero.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, time::interval};
+/// use std::time::Duration;
+///
+/// Runtime::new()?.block_on(async {
+///     let mut ticks = interval(Duration::from_millis(5));
+///     let first = ticks.tick().await;
+///     assert_eq!(ticks.tick().await - first, Duration::from_millis(5));
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn interval(period: Duration) -> Interval {
     assert!(!period.is_zero(), "an interval of zero would never wait");
     Interval { period, next: sleep_until(Instant::now()) }

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
-use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_io::{AsyncRead, AsyncWrite};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use crate::net::stream::{
+    self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, Stream, WriteHalf, stream,
+};
 use crate::net::{BACKLOG, each_address};
 use crate::readiness::{Direction, Io};
 
@@ -94,6 +94,12 @@ impl TcpListener {
         self.0.get().local_addr()
     }
 
+    /// Returns the socket, for the options that `socket2` has.
+    #[must_use]
+    pub fn socket(&self) -> SockRef<'_> {
+        SockRef::from(self.0.get())
+    }
+
     /// Returns the listener, which is non-blocking and no longer belongs to the runtime.
     #[must_use]
     pub fn into_std(self) -> net::TcpListener {
@@ -109,8 +115,8 @@ impl fmt::Debug for TcpListener {
 
 /// A TCP connection.
 ///
-/// All calls take `&self`, so one task may read while another one writes, through an [`Arc`] or
-/// the two halves of [`TcpStream::into_split`]. Dropping it closes the socket.
+/// All calls take `&self`, so one task may read while another one writes, through an [`Arc`](std::sync::Arc)
+/// or the two halves of [`TcpStream::into_split`]. Dropping it closes the socket.
 pub struct TcpStream(Io<net::TcpStream>);
 
 impl TcpStream {
@@ -125,19 +131,48 @@ impl TcpStream {
         each_address(addresses, async |address| {
             let socket =
                 Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-            socket.set_nonblocking(true)?;
-            let begun = match socket.connect(&address.into()) {
-                Ok(()) => false,
-                Err(error) if is_in_progress(&error) => true,
-                Err(error) => return Err(error),
-            };
-            let stream = Self(Io::new(net::TcpStream::from(socket))?);
-            if begun {
-                stream.connected().await?;
-            }
-            Ok(stream)
+            Self::connect_socket(socket, address).await
         })
         .await
+    }
+
+    /// Connects a socket that has been made and set up by `socket2`, for example bound to a local
+    /// address.
+    ///
+    /// Cancelling it closes the socket.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, or outside a runtime. The socket is closed then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+    /// use socket2::{Domain, Protocol, Socket, Type};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let listener = TcpListener::bind("127.0.0.1:0").await?;
+    ///     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    ///     socket.set_recv_buffer_size(1 << 16)?;
+    ///     let near = TcpStream::connect_socket(socket, listener.local_addr()?).await?;
+    ///     assert_eq!(near.peer_addr()?, listener.local_addr()?);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub async fn connect_socket(socket: Socket, address: SocketAddr) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let begun = match socket.connect(&address.into()) {
+            Ok(()) => false,
+            Err(error) if is_in_progress(&error) => true,
+            Err(error) => return Err(error),
+        };
+        let stream = Self(Io::new(net::TcpStream::from(socket))?);
+        if begun {
+            stream.connected().await?;
+        }
+        Ok(stream)
     }
 
     /// Waits until the connect that was begun has ended.
@@ -154,114 +189,6 @@ impl TcpStream {
                 },
             })
             .await
-    }
-
-    /// Uses a stream of the standard library. It becomes non-blocking.
-    ///
-    /// # Errors
-    ///
-    /// If the system refuses that, or outside a runtime.
-    pub fn from_std(stream: net::TcpStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Ok(Self(Io::new(stream)?))
-    }
-
-    /// Returns the stream, which is non-blocking and no longer belongs to the runtime.
-    #[must_use]
-    pub fn into_std(self) -> net::TcpStream {
-        self.0.into_inner()
-    }
-
-    /// Receives some bytes. 0 is the end of the stream, unless `buffer` is empty.
-    ///
-    /// Cancelling it loses no byte.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system.
-    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.wait(Direction::Read, |mut stream| stream.read(buffer)).await
-    }
-
-    /// Fills the buffer.
-    ///
-    /// Cancelling it loses the bytes that were received.
-    ///
-    /// # Errors
-    ///
-    /// [`io::ErrorKind::UnexpectedEof`] if the stream ends first; those of the system.
-    pub async fn read_exact(&self, buffer: &mut [u8]) -> io::Result<()> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.read(&mut buffer[filled..]).await? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => filled += read,
-            }
-        }
-        Ok(())
-    }
-
-    /// Receives some bytes and leaves them in the system.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system.
-    pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.wait(Direction::Read, |stream| stream.peek(buffer)).await
-    }
-
-    /// Sends some bytes, and returns how many.
-    ///
-    /// Cancelling it sends nothing.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system.
-    pub async fn write(&self, buffer: &[u8]) -> io::Result<usize> {
-        self.0.wait(Direction::Write, |mut stream| stream.write(buffer)).await
-    }
-
-    /// Sends all bytes.
-    ///
-    /// Cancelling it may leave a part sent.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system.
-    pub async fn write_all(&self, mut buffer: &[u8]) -> io::Result<()> {
-        while !buffer.is_empty() {
-            match self.write(buffer).await? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                written => buffer = &buffer[written..],
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until the socket is readable, or the stream has ended.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.0.wait(Direction::Read, |stream| stream.peek(&mut [0]).map(drop)).await
-    }
-
-    /// Shuts down one or both halves of the stream.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.get().shutdown(how)
-    }
-
-    /// Splits the stream into two halves, each for one task. Dropping the half for writing shuts
-    /// it down.
-    #[must_use]
-    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
-        let stream = Arc::new(self);
-        (OwnedReadHalf(Arc::clone(&stream)), OwnedWriteHalf(stream))
     }
 
     /// Returns the local address.
@@ -291,10 +218,13 @@ impl TcpStream {
         self.0.get().set_nodelay(nodelay)
     }
 
-    /// Returns the socket for options that only `socket2` has.
-    #[must_use]
-    pub fn socket(&self) -> socket2::SockRef<'_> {
-        socket2::SockRef::from(self.0.get())
+    /// Returns whether `TCP_NODELAY` is set.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.0.get().nodelay()
     }
 
     /// Sets `SO_LINGER`.
@@ -305,41 +235,9 @@ impl TcpStream {
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         self.socket().set_linger(linger)
     }
-
-    pub(crate) fn poll_read(
-        &self,
-        context: &Context<'_>,
-        buffer: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll(Direction::Read, context, |mut stream| stream.read(buffer))
-    }
-
-    /// Receives into memory that need not be initialized.
-    #[cfg(any(feature = "hyper", feature = "tokio-io"))]
-    pub(crate) fn poll_read_uninit(
-        &self,
-        context: &Context<'_>,
-        room: &mut [std::mem::MaybeUninit<u8>],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll(Direction::Read, context, |stream| socket2::SockRef::from(stream).recv(room))
-    }
-
-    pub(crate) fn poll_write(
-        &self,
-        context: &Context<'_>,
-        buffer: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll(Direction::Write, context, |mut stream| stream.write(buffer))
-    }
-
-    pub(crate) fn poll_write_vectored(
-        &self,
-        context: &Context<'_>,
-        buffers: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll(Direction::Write, context, |mut stream| stream.write_vectored(buffers))
-    }
 }
+
+stream!(TcpStream, net::TcpStream);
 
 /// Returns whether a non-blocking connect has begun.
 fn is_in_progress(error: &io::Error) -> bool {
@@ -347,123 +245,4 @@ fn is_in_progress(error: &io::Error) -> bool {
     return error.raw_os_error() == Some(libc::EINPROGRESS);
     #[cfg(windows)]
     return error.kind() == io::ErrorKind::WouldBlock;
-}
-
-impl AsyncRead for TcpStream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        Self::poll_read(&self, context, buffer)
-    }
-}
-
-impl AsyncWrite for TcpStream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Self::poll_write(&self, context, buffer)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffers: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Self::poll_write_vectored(&self, context, buffers)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.shutdown(Shutdown::Write))
-    }
-}
-
-impl fmt::Debug for TcpStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.get().fmt(f)
-    }
-}
-
-/// The half of a [`TcpStream`] that reads.
-#[derive(Debug)]
-pub struct OwnedReadHalf(Arc<TcpStream>);
-
-/// The half of a [`TcpStream`] that writes. Dropping it ends the stream for the peer.
-#[derive(Debug)]
-pub struct OwnedWriteHalf(Arc<TcpStream>);
-
-impl OwnedReadHalf {
-    /// Receives some bytes. See [`TcpStream::read`].
-    ///
-    /// # Errors
-    ///
-    /// Those of the system.
-    pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer).await
-    }
-
-    /// Returns the stream.
-    #[must_use]
-    pub fn stream(&self) -> &TcpStream {
-        &self.0
-    }
-}
-
-impl OwnedWriteHalf {
-    /// Sends all bytes. See [`TcpStream::write_all`].
-    ///
-    /// # Errors
-    ///
-    /// Those of the system.
-    pub async fn write_all(&mut self, buffer: &[u8]) -> io::Result<()> {
-        self.0.write_all(buffer).await
-    }
-
-    /// Returns the stream.
-    #[must_use]
-    pub fn stream(&self) -> &TcpStream {
-        &self.0
-    }
-}
-
-impl AsyncRead for OwnedReadHalf {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for OwnedWriteHalf {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll_write(context, buffer)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.0.shutdown(Shutdown::Write))
-    }
-}
-
-impl Drop for OwnedWriteHalf {
-    fn drop(&mut self) {
-        // It fails if the peer has reset the connection, which has ended then.
-        let _ = self.0.shutdown(Shutdown::Write);
-    }
 }

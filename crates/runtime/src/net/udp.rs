@@ -10,6 +10,23 @@ use crate::readiness::{Direction, Io};
 /// A UDP socket. Any number of tasks may send and receive on it.
 ///
 /// Cancelling a call loses no datagram.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, net::UdpSocket};
+///
+/// Runtime::new()?.block_on(async {
+///     let near = UdpSocket::bind("127.0.0.1:0").await?;
+///     let far = UdpSocket::bind("127.0.0.1:0").await?;
+///     near.send_to(b"hello", far.local_addr()?).await?;
+///     let mut buffer = [0; 16];
+///     let (len, from) = far.recv_from(&mut buffer).await?;
+///     assert_eq!((&buffer[..len], from), (&b"hello"[..], near.local_addr()?));
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct UdpSocket(Io<net::UdpSocket>);
 
 impl UdpSocket {
@@ -84,7 +101,34 @@ impl UdpSocket {
         self.0.wait(Direction::Read, |socket| socket.recv_from(buffer)).await
     }
 
-    /// Receives a datagram and leaves it in the system.
+    /// Receives a datagram from the connected address and leaves it in the system.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.wait(Direction::Read, |socket| socket.peek(buffer)).await
+    }
+
+    /// Receives a datagram without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::WouldBlock`] if there is none; those of the system.
+    pub fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.0.get().recv_from(buffer)
+    }
+
+    /// Sends a datagram without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::WouldBlock`] if the system has no room; those of the system.
+    pub fn try_send_to(&self, datagram: &[u8], address: SocketAddr) -> io::Result<usize> {
+        self.0.get().send_to(datagram, address)
+    }
+
+    /// Receives a datagram and its sender's address, and leaves it in the system.
     ///
     /// # Errors
     ///
@@ -102,7 +146,16 @@ impl UdpSocket {
         self.0.get().local_addr()
     }
 
-    /// Returns the socket for options that only `socket2` has.
+    /// Returns the address of [`UdpSocket::connect`].
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::NotConnected`] if there is none; those of the system.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get().peer_addr()
+    }
+
+    /// Returns the socket, for the options that `socket2` has.
     #[must_use]
     pub fn socket(&self) -> socket2::SockRef<'_> {
         socket2::SockRef::from(self.0.get())

@@ -1,20 +1,43 @@
 //! Sockets of the local machine.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use futures_io::{AsyncRead, AsyncWrite};
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::net::BACKLOG;
+use crate::net::stream::{
+    self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, Stream, WriteHalf, stream,
+};
 use crate::readiness::{Direction, Io};
 
+/// How often a datagram for a full socket is sent again.
+const RETRY: std::time::Duration = std::time::Duration::from_millis(2);
+
 /// A listener for connections of the local machine.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, net::{UnixListener, UnixStream}};
+///
+/// let path = std::env::temp_dir().join(format!("runtime-unix-{}", std::process::id()));
+/// Runtime::new()?.block_on(async {
+///     let listener = UnixListener::bind(&path)?;
+///     let near = UnixStream::connect(&path).await?;
+///     let (far, _) = listener.accept().await?;
+///     near.write_all(b"hello").await?;
+///     let mut bytes = [0; 5];
+///     far.read_exact(&mut bytes).await?;
+///     assert_eq!(&bytes, b"hello");
+///     std::fs::remove_file(&path)
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct UnixListener(Io<net::UnixListener>);
 
 impl UnixListener {
@@ -59,6 +82,12 @@ impl UnixListener {
         self.0.get().local_addr()
     }
 
+    /// Returns the socket, for the options that `socket2` has.
+    #[must_use]
+    pub fn socket(&self) -> SockRef<'_> {
+        SockRef::from(self.0.get())
+    }
+
     /// Returns the listener, which is non-blocking and no longer belongs to the runtime.
     #[must_use]
     pub fn into_std(self) -> net::UnixListener {
@@ -72,7 +101,7 @@ impl fmt::Debug for UnixListener {
     }
 }
 
-/// A connection on the local machine.
+/// A connection on the local machine. See [`UnixListener`] for an example.
 ///
 /// All calls take `&self`, as those of [`TcpStream`](crate::net::TcpStream). Dropping it closes the
 /// socket.
@@ -102,101 +131,46 @@ impl UnixStream {
         Ok((Self::from_std(near)?, Self::from_std(far)?))
     }
 
-    /// Uses a stream of the standard library. It becomes non-blocking.
-    ///
-    /// # Errors
-    ///
-    /// If the system refuses that, or outside a runtime.
-    pub fn from_std(stream: net::UnixStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Ok(Self(Io::new(stream)?))
-    }
-
-    /// Returns the stream, which is non-blocking and no longer belongs to the runtime.
-    #[must_use]
-    pub fn into_std(self) -> net::UnixStream {
-        self.0.into_inner()
-    }
-
-    /// Receives some bytes. 0 is the end of the stream, unless `buffer` is empty. Cancelling it
-    /// loses no byte.
+    /// Returns the local address.
     ///
     /// # Errors
     ///
     /// Those of the system.
-    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.wait(Direction::Read, |mut stream| stream.read(buffer)).await
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get().local_addr()
     }
 
-    /// Sends some bytes, and returns how many. Cancelling it sends nothing.
+    /// Returns the peer's address.
     ///
     /// # Errors
     ///
     /// Those of the system.
-    pub async fn write(&self, buffer: &[u8]) -> io::Result<usize> {
-        self.0.wait(Direction::Write, |mut stream| stream.write(buffer)).await
-    }
-
-    /// Sends all bytes. Cancelling it may leave a part sent.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system.
-    pub async fn write_all(&self, mut buffer: &[u8]) -> io::Result<()> {
-        while !buffer.is_empty() {
-            match self.write(buffer).await? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                written => buffer = &buffer[written..],
-            }
-        }
-        Ok(())
-    }
-
-    /// Shuts down one or both halves of the stream.
-    ///
-    /// # Errors
-    ///
-    /// Those of the system.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.get().shutdown(how)
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get().peer_addr()
     }
 }
 
-impl AsyncRead for UnixStream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll(Direction::Read, context, |mut stream| stream.read(buffer))
-    }
-}
-
-impl AsyncWrite for UnixStream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll(Direction::Write, context, |mut stream| stream.write(buffer))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.shutdown(Shutdown::Write))
-    }
-}
-
-impl fmt::Debug for UnixStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.get().fmt(f)
-    }
-}
+stream!(UnixStream, net::UnixStream);
 
 /// A socket for datagrams on the local machine. Cancelling a call loses no datagram.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, net::UnixDatagram};
+///
+/// let path = std::env::temp_dir().join(format!("runtime-datagram-{}", std::process::id()));
+/// Runtime::new()?.block_on(async {
+///     let receiver = UnixDatagram::bind(&path)?;
+///     let sender = UnixDatagram::unbound()?;
+///     sender.send_to(b"hello", &path).await?;
+///     let mut buffer = [0; 16];
+///     let (len, from) = receiver.recv_from(&mut buffer).await?;
+///     assert_eq!((&buffer[..len], from.is_unnamed()), (&b"hello"[..], true));
+///     std::fs::remove_file(&path)
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct UnixDatagram(Io<net::UnixDatagram>);
 
 impl UnixDatagram {
@@ -235,6 +209,15 @@ impl UnixDatagram {
         self.0.into_inner()
     }
 
+    /// Makes a socket without an address. It can send, and receives nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, or outside a runtime.
+    pub fn unbound() -> io::Result<Self> {
+        Self::from_std(net::UnixDatagram::unbound()?)
+    }
+
     /// Sets the path that [`UnixDatagram::send`] sends to.
     ///
     /// # Errors
@@ -253,6 +236,26 @@ impl UnixDatagram {
         self.0.wait(Direction::Write, |socket| socket.send(datagram)).await
     }
 
+    /// Sends a datagram to a path. Waits while that socket has no room.
+    ///
+    /// While it waits, it tries again every few milliseconds: the system reports room only of the
+    /// socket that this one is connected to.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub async fn send_to(&self, datagram: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
+        loop {
+            match self.0.get().send_to(datagram, path.as_ref()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    crate::time::sleep(RETRY).await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
     /// Receives a datagram. A longer one is cut.
     ///
     /// # Errors
@@ -269,6 +272,48 @@ impl UnixDatagram {
     /// Those of the system.
     pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.0.wait(Direction::Read, |socket| socket.recv_from(buffer)).await
+    }
+
+    /// Receives a datagram and leaves it in the system. A longer one is cut.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.wait(Direction::Read, |socket| stream::peek(SockRef::from(socket), buffer)).await
+    }
+
+    /// Shuts down one or both directions. Tasks that wait for it continue.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.0.get().shutdown(how)
+    }
+
+    /// Returns the local address.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get().local_addr()
+    }
+
+    /// Returns the address of the connected socket.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::NotConnected`] if there is none; those of the system.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get().peer_addr()
+    }
+
+    /// Returns the socket, for the options that `socket2` has.
+    #[must_use]
+    pub fn socket(&self) -> SockRef<'_> {
+        SockRef::from(self.0.get())
     }
 }
 

@@ -1,0 +1,2 @@
+#[completion_port_runtime::main(thread_limit = "many")]
+async fn main() {}

@@ -1,0 +1,4 @@
+#[completion_port_runtime::main]
+struct Main;
+
+fn main() {}

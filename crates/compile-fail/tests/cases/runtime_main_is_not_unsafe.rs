@@ -1,0 +1,2 @@
+#[completion_port_runtime::main]
+async unsafe fn main() {}

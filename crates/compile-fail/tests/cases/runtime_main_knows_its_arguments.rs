@@ -1,0 +1,2 @@
+#[completion_port_runtime::main(flavor = "current_thread")]
+async fn main() {}

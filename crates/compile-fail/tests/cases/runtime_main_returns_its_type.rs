@@ -1,0 +1,4 @@
+#[completion_port_runtime::main]
+async fn main() -> Result<(), std::io::Error> {
+    7
+}
