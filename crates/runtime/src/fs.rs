@@ -23,6 +23,7 @@ use completion_port::{FileSource, OpId, Operation, Outcome, SharedFile};
 
 pub use crate::file_stream::FileStream;
 
+use crate::activity;
 use crate::context;
 use crate::readiness::no_runtime;
 use crate::shared::{Message, Shared};
@@ -66,10 +67,9 @@ impl Wait {
 impl Wait {
     /// Lets the operation end in the background.
     pub(crate) fn detach(mut self) {
-        // Without the id, the drop cancels nothing, and the outcome is dropped with `pending`.
+        // Without the id, the drop cancels nothing.
         self.id = None;
-        let old = self.pending.lock().waker.take();
-        drop(old);
+        self.pending.abandon();
     }
 }
 
@@ -80,6 +80,8 @@ impl Future for Wait {
         let polled = self.pending.poll(context.waker());
         if polled.is_ready() {
             self.id = None;
+        } else {
+            activity::note(activity::Wait::File);
         }
         polled
     }

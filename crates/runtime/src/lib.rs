@@ -59,10 +59,13 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod activity;
 mod block_on;
 mod context;
+mod dump;
 mod file_stream;
 pub mod fs;
+pub mod guide;
 pub mod net;
 mod pool;
 mod readiness;
@@ -105,7 +108,8 @@ mod windows_console;
 /// ```
 pub use completion_port_runtime_macros::main;
 pub use context::Entered;
-pub use runtime::{Builder, Dump, Handle, Metrics, Runtime, Shutdown, spawn, spawn_blocking};
+pub use dump::Dump;
+pub use runtime::{Builder, Handle, Metrics, Runtime, Shutdown, spawn, spawn_blocking};
 pub use task::{AbortHandle, JoinError, JoinHandle, yield_now};
 #[doc(no_inline)]
 pub use time::{interval, sleep, sleep_until, timeout, timeout_at};

@@ -75,6 +75,14 @@ impl Pool {
         self.counts.idle()
     }
 
+    pub(crate) fn limit(&self) -> usize {
+        self.config.limit
+    }
+
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(SeqCst)
+    }
+
     pub(crate) fn stalls(&self) -> u64 {
         self.stalls.load(SeqCst)
     }
@@ -183,6 +191,8 @@ fn manage(weak: &Weak<Shared>) {
         // No thread can be started, or there may be no more: look again soon.
         let now = Instant::now();
         let packets = shared.port.stats().packets.total();
+        // Nobody else notes for how long the threads have been at work.
+        drop(shared.port.thread_stats());
         let (begun, seen) = *since.get_or_insert((now, packets));
         if seen != packets {
             since = None;
@@ -218,6 +228,7 @@ fn report(shared: &Shared) {
         threads = shared.pool.threads(),
         limit = shared.pool.config.limit,
         tasks = shared.tasks.len(),
+        oldest = crate::dump::oldest(shared).unwrap_or_default(),
         "every thread of the runtime sleeps or computes"
     );
     #[cfg(not(feature = "tracing"))]
@@ -236,6 +247,7 @@ fn work(shared: &Arc<Shared>) {
     let _entered = context::enter(Handle::of(Arc::clone(shared)));
     context::join_pool(shared);
     let _ends = Ends(shared);
+    let _listed = shared.threads.enter();
     let counts = &shared.pool.counts;
     let mut batch = Batch::new();
     loop {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use completion_port::{Events, Id, Interest, Persistent, Registration, Source};
 
+use crate::activity::{self, AsRawSource, Label, SocketName, Wait};
 use crate::context;
 use crate::runtime::Handle;
 use crate::shared::Shared;
@@ -53,19 +54,22 @@ impl SocketState {
 }
 
 /// A non-blocking socket, registered with the runtime's port once it has to wait.
-pub(crate) struct Io<S: Source> {
+pub(crate) struct Io<S: Source + AsRawSource> {
     /// `None` once it was taken out.
     socket: Option<S>,
     state: Arc<SocketState>,
     shared: Arc<Shared>,
     id: OnceLock<Id>,
+    /// The socket in the runtime's list, once it is registered.
+    name: OnceLock<SocketName>,
+    label: Label,
     /// Which directions the registration reports: 1 read, 2 write.
     watched: AtomicU32,
     /// Held while the registration is made or changed.
     registering: Mutex<()>,
 }
 
-impl<S: Source> Io<S> {
+impl<S: Source + AsRawSource> Io<S> {
     /// Wraps a non-blocking socket. The current runtime will watch it.
     pub(crate) fn new(socket: S) -> io::Result<Self> {
         let Some(handle) = context::current() else { return Err(no_runtime()) };
@@ -78,8 +82,26 @@ impl<S: Source> Io<S> {
             state: Arc::default(),
             shared: Arc::clone(handle.shared()),
             id: OnceLock::new(),
+            name: OnceLock::new(),
+            label: Label::None,
             watched: AtomicU32::new(0),
             registering: Mutex::new(()),
+        }
+    }
+
+    /// Tells what the system does not know of the socket.
+    pub(crate) fn labelled(mut self, label: Label) -> Self {
+        self.label = label;
+        self
+    }
+
+    /// Notes that the current task waits.
+    fn note(&self, direction: Direction) {
+        if let Some(name) = self.name.get() {
+            activity::note(match direction {
+                Direction::Read => Wait::Read(*name),
+                Direction::Write => Wait::Write(*name),
+            });
         }
     }
 
@@ -94,6 +116,10 @@ impl<S: Source> Io<S> {
     }
 
     fn unregister(&self) {
+        // Before the socket is closed or given away: a dump uses it while it is in the list.
+        if let Some(name) = self.name.get() {
+            self.shared.sockets.remove(*name);
+        }
         if let Some(id) = self.id.get() {
             // It fails if the port was closed, and then the registration has ended. If a thread
             // handles its packet, one more packet returns the key.
@@ -122,6 +148,7 @@ impl<S: Source> Io<S> {
                 continue;
             }
             if waiters.poll(seen, context.waker()) {
+                self.note(direction);
                 return Poll::Pending;
             }
         }
@@ -147,6 +174,7 @@ impl<S: Source> Io<S> {
                     continue;
                 }
                 if place.wait(seen, context.waker()) {
+                    self.note(direction);
                     return Poll::Pending;
                 }
             }
@@ -186,6 +214,7 @@ impl<S: Source> Io<S> {
                     .register(registration)
                     .map_err(|refused| io::Error::from(refused.error()))?;
                 let _ = self.id.set(id);
+                let _ = self.name.set(self.shared.sockets.enter(source, self.label));
             }
         }
         self.watched.store(watched, SeqCst);
@@ -193,13 +222,13 @@ impl<S: Source> Io<S> {
     }
 }
 
-impl<S: Source + std::fmt::Debug> std::fmt::Debug for Io<S> {
+impl<S: Source + AsRawSource + std::fmt::Debug> std::fmt::Debug for Io<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.get().fmt(f)
     }
 }
 
-impl<S: Source> Drop for Io<S> {
+impl<S: Source + AsRawSource> Drop for Io<S> {
     fn drop(&mut self) {
         if self.socket.is_some() {
             self.unregister();

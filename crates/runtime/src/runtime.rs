@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use completion_port::{BlockDetection, Port};
+use completion_port::{BlockDetection, Port, QueueDelays};
 
 use crate::block_on;
 use crate::context::{self, Entered};
+use crate::dump::Dump;
 use crate::pool::{Pool, PoolConfig};
 use crate::shared::Shared;
 use crate::task::{self, JoinHandle};
@@ -383,26 +384,71 @@ impl Handle {
         let stats = self.0.port.stats();
         Metrics {
             threads: self.0.pool.threads(),
+            thread_limit: self.0.pool.limit(),
             idle_threads: self.0.pool.idle(),
             blocked_threads: stats.blocked,
             computing_threads: stats.excess,
             tasks: self.0.tasks.len(),
+            spawned: self.0.tasks.spawned(),
             queued: stats.queued,
             blocks_found: stats.blocks_found,
             stalls: self.0.pool.stalls(),
             block_detection: stats.block_detection,
             file_engine: stats.file_engine,
+            refused_threads: self.0.pool.refused(),
         }
     }
 
+    /// Starts or stops measuring how long tasks, sockets and timers wait for a thread. It costs some
+    /// hundred instructions for each: see
+    /// [`Port::measure_queue_delays`](completion_port::Port::measure_queue_delays).
+    pub fn measure_queue_delays(&self, on: bool) {
+        self.0.port.measure_queue_delays(on);
+    }
+
+    /// Returns how long tasks, sockets and timers have waited for a thread while that was measured.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// runtime.handle().measure_queue_delays(true);
+    /// runtime.block_on(runtime.spawn(async {})).unwrap();
+    /// assert!(runtime.handle().queue_delays().count() >= 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn queue_delays(&self) -> QueueDelays {
+        self.0.port.queue_delays()
+    }
+
     /// Returns a description of the runtime's tasks, threads and queue, for a program that stalls.
+    ///
+    /// It works on any thread, also if all threads of the runtime are blocked: call it from a
+    /// debugging port or a watchdog thread. It takes a few system calls for each thread and each
+    /// task that waits for a socket.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, time::sleep};
+    /// use std::time::Duration;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let task = runtime.spawn(sleep(Duration::from_secs(3600)));
+    /// # while !runtime.handle().dump().to_string().contains("a time 3599") {
+    /// #     std::thread::yield_now();
+    /// # }
+    /// let dump = runtime.handle().dump().to_string();
+    /// assert!(dump.contains("waits for: a time 3599"), "{dump}");
+    /// # drop(task);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn dump(&self) -> Dump {
-        Dump {
-            tasks: self.0.tasks.places(),
-            port: format!("{:#?}", self.0.port),
-            metrics: self.metrics(),
-        }
+        Dump::of(self)
     }
 }
 
@@ -418,6 +464,8 @@ impl fmt::Debug for Handle {
 pub struct Metrics {
     /// Threads that exist, without the one that starts the others.
     pub threads: usize,
+    /// How many threads may exist. See [`Builder::thread_limit`].
+    pub thread_limit: usize,
     /// Threads that wait for tasks.
     pub idle_threads: usize,
     /// Threads whose task was found asleep.
@@ -426,35 +474,21 @@ pub struct Metrics {
     pub computing_threads: usize,
     /// Tasks that have not ended.
     pub tasks: usize,
+    /// Tasks that were spawned so far.
+    pub spawned: u64,
     /// Tasks, sockets and timers that wait for a thread.
     pub queued: usize,
     /// How often a task was found asleep.
     pub blocks_found: u64,
     /// How often every thread slept or computed for 100 ms, and no other could be started.
     pub stalls: u64,
+    /// How often the system refused to start a thread. The runtime tries again.
+    pub refused_threads: u64,
     /// How the runtime detects that a task sleeps.
     pub block_detection: BlockDetection,
     /// What carries out the operations on files that have to wait for a disk; `none` until one of
     /// them has to.
     pub file_engine: &'static str,
-}
-
-/// The tasks, threads and queue of a runtime. [`Handle::dump`] returns it.
-#[derive(Clone, Debug)]
-pub struct Dump {
-    metrics: Metrics,
-    tasks: Vec<&'static Location<'static>>,
-    port: String,
-}
-
-impl fmt::Display for Dump {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:#?}", self.metrics)?;
-        for place in &self.tasks {
-            writeln!(f, "task spawned at {place}")?;
-        }
-        f.write_str(&self.port)
-    }
 }
 
 /// Spawns a task on the current runtime.

@@ -1,10 +1,12 @@
 //! What a runtime's threads, tasks and handles share: the port, and what its packets do.
 
+use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use completion_port::{Outcome, Packet, Port, PortBuilder, Result};
 
+use crate::activity::{SocketList, ThreadList};
 use crate::context;
 use crate::fs::Pending;
 use crate::pool::Pool;
@@ -30,6 +32,12 @@ pub(crate) struct Shared {
     pub(crate) tasks: TaskList,
     pub(crate) timers: Timers,
     pub(crate) ending: Ending,
+    /// What only [`Handle::dump`](crate::Handle::dump) reads.
+    pub(crate) threads: ThreadList,
+    pub(crate) sockets: SocketList,
+    pub(crate) built_at: Instant,
+    /// Tells the runtimes of the process apart.
+    pub(crate) number: u16,
     /// Tasks that the closed port has refused. They are dropped where no waker is being called,
     /// because dropping a future runs the program's code.
     refused: Mutex<Vec<Message>>,
@@ -39,12 +47,17 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(builder: PortBuilder, pool: Pool) -> Result<Self> {
+        static LAST: AtomicU16 = AtomicU16::new(0);
         Ok(Self {
             port: builder.build()?,
             pool,
             tasks: TaskList::default(),
             timers: Timers::default(),
             ending: Ending::new(),
+            threads: ThreadList::default(),
+            sockets: SocketList::default(),
+            built_at: Instant::now(),
+            number: LAST.fetch_add(1, SeqCst),
             refused: Mutex::new(Vec::new()),
             process: std::process::id(),
         })

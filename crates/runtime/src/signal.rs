@@ -77,6 +77,7 @@ mod unix {
 
     use signal_hook_registry::SigId;
 
+    use crate::activity::Label;
     use crate::readiness::{Direction, Io};
 
     /// A signal that the process waits for. From then on, the signal does not end the process, even
@@ -123,7 +124,7 @@ mod unix {
             let (receiver, sender) = UnixDatagram::pair()?;
             sender.set_nonblocking(true)?;
             receiver.set_nonblocking(true)?;
-            let receiver = Io::new(receiver)?;
+            let receiver = Io::new(receiver)?.labelled(Label::Signal(number));
             let descriptor = sender.as_raw_fd();
             let handle = move || {
                 // SAFETY: `send` requires a buffer of that length, and is allowed in a signal

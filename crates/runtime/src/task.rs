@@ -6,11 +6,13 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use async_task::{ScheduleInfo, WithInfo};
 use pin_project_lite::pin_project;
 
+use crate::activity::{self, Activity, Wait};
 use crate::shared::{Message, Shared};
 use crate::state::abort::Abort;
 use crate::state::contain;
@@ -21,35 +23,54 @@ pub(crate) type Runnable = async_task::Runnable<Arc<TaskInfo>>;
 
 /// What the runtime knows of a task.
 pub(crate) struct TaskInfo {
+    /// Counts the tasks of the runtime.
+    pub(crate) number: u64,
+    /// The number of the runtime.
+    runtime: u16,
     pub(crate) spawned_at: &'static Location<'static>,
+    pub(crate) activity: Activity,
     abort: Abort,
 }
 
 /// The tasks that have not ended. A task keeps its place until its future has been dropped, so it
 /// can't end between `reserve` and `set`.
 #[derive(Default)]
-pub(crate) struct TaskList(Places<(Arc<TaskInfo>, Waker)>);
+pub(crate) struct TaskList {
+    places: Places<(Arc<TaskInfo>, Waker)>,
+    /// How many tasks were spawned.
+    spawned: AtomicU64,
+}
 
 impl TaskList {
     /// Returns how many tasks have not ended.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.places.len()
     }
 
     /// Aborts all tasks.
     pub(crate) fn abort_all(&self) {
-        for (info, waker) in self.0.map(Clone::clone) {
+        for (info, waker) in self.places.map(Clone::clone) {
             info.abort(&waker);
         }
     }
 
-    /// Returns where the tasks were spawned.
-    pub(crate) fn places(&self) -> Vec<&'static Location<'static>> {
-        self.0.map(|(info, _)| info.spawned_at)
+    /// Returns how many tasks were spawned.
+    pub(crate) fn spawned(&self) -> u64 {
+        self.spawned.load(Relaxed)
+    }
+
+    /// Returns the tasks that have not ended.
+    pub(crate) fn all(&self) -> Vec<Arc<TaskInfo>> {
+        self.places.map(|(info, _)| Arc::clone(info))
     }
 }
 
 impl TaskInfo {
+    /// Names the task among those of all runtimes. After 2^44 tasks, numbers repeat.
+    pub(crate) fn name(&self) -> u64 {
+        u64::from(self.runtime) << 44 | self.number & ((1 << 44) - 1)
+    }
+
     fn abort(&self, waker: &Waker) {
         self.abort.request(waker);
     }
@@ -84,7 +105,7 @@ struct Ended {
 impl Drop for Ended {
     fn drop(&mut self) {
         // This may drop the last waker, outside the lock.
-        drop(self.shared.tasks.0.remove(self.place));
+        drop(self.shared.tasks.places.remove(self.place));
         self.shared.task_ended();
     }
 }
@@ -94,13 +115,17 @@ impl<F: Future> Future for Spawned<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
+        let _polling = this.info.activity.poll();
         let result = if this.info.abort.is_requested() {
             Err(JoinError(Reason::Aborted))
         } else {
             let future = this.future.as_mut().as_pin_mut();
             let future = future.expect("the task is not polled after its end");
             match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
-                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Pending) => {
+                    this.info.activity.set_waiting();
+                    return Poll::Pending;
+                }
                 Ok(Poll::Ready(output)) => Ok(output),
                 Err(panic) => Err(JoinError(Reason::Panicked(panic))),
             }
@@ -127,13 +152,20 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let info = Arc::new(TaskInfo { spawned_at, abort: Abort::new() });
-    let place = shared.tasks.0.reserve();
+    let info = Arc::new(TaskInfo {
+        number: shared.tasks.spawned.fetch_add(1, Relaxed) + 1,
+        runtime: shared.number,
+        spawned_at,
+        activity: Activity::default(),
+        abort: Abort::new(),
+    });
+    let place = shared.tasks.places.reserve();
     let ended = Ended { shared: Arc::clone(shared), place };
     let spawned = Spawned { future: Some(future), info: Arc::clone(&info), ended };
     let schedule = {
         let shared = Arc::clone(shared);
         move |runnable: Runnable, how: ScheduleInfo| {
+            runnable.metadata().activity.set_queued();
             shared.schedule(runnable, how.woken_while_running);
         }
     };
@@ -142,7 +174,7 @@ where
         .spawn(move |_| spawned, WithInfo(schedule));
     let waker = runnable.waker();
     let is_open = shared.ending.admit(
-        || shared.tasks.0.set(place, (Arc::clone(&info), waker.clone())),
+        || shared.tasks.places.set(place, (Arc::clone(&info), waker.clone())),
         || info.abort(&waker),
     );
     // If the runtime has ended, the future is dropped here, and the handle reports that. Nobody
@@ -187,7 +219,11 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let task = self.task.as_mut().expect("polled after it was ready");
-        Pin::new(task).poll(context).map(|result| {
+        let polled = Pin::new(task).poll(context);
+        if polled.is_pending() {
+            activity::note(Wait::Task(self.abort.info.name()));
+        }
+        polled.map(|result| {
             self.task = None;
             // Without a result, the runtime has dropped the task without polling it again.
             result.unwrap_or(Err(JoinError(Reason::Aborted)))

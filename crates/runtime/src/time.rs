@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use completion_port::TimerId;
 use pin_project_lite::pin_project;
 
+use crate::activity::{self, Wait};
 use crate::context;
 use crate::readiness::no_runtime;
 use crate::shared::{Message, Shared};
@@ -134,11 +135,15 @@ impl Future for Sleep {
         if self.started.is_none() {
             self.started = Started::new(self.deadline);
         }
-        let waits = self
+        let waiting = self
             .started
             .as_ref()
-            .is_some_and(|started| started.timer.wait(context.waker(), started.set()));
-        assert!(waits, "the runtime has ended, or no memory is left for a timer");
+            .filter(|started| started.timer.wait(context.waker(), started.set()));
+        let Some(started) = waiting else {
+            panic!("the runtime has ended, or no memory is left for a timer");
+        };
+        let at = self.deadline.saturating_duration_since(started.shared.built_at).as_nanos();
+        activity::note(Wait::Timer(u64::try_from(at).unwrap_or(u64::MAX)));
         Poll::Pending
     }
 }

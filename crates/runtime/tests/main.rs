@@ -55,7 +55,7 @@ async fn has_a_comma() -> usize {
 /// Attributes stay on the function.
 #[must_use = "this is deprecated, too"]
 #[deprecated]
-#[allow(unused_mut)]
+#[allow(unused_mut, clippy::let_and_return, reason = "the attribute is kept")]
 #[completion_port_runtime::main]
 async fn has_attributes() -> [u8; 1 + 1] {
     let mut both = [1, 2];
@@ -73,7 +73,7 @@ fn each_shape_runs() {
     // Two that run tasks, and one that waits.
     assert_eq!(has_settings(), (3, Some("named".to_owned())));
     assert_eq!(has_a_comma(), 2);
-    #[allow(deprecated)]
+    #[allow(deprecated, reason = "the attribute is kept")]
     let both = has_attributes();
     assert_eq!(both, [1, 2]);
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use crate::activity::Label;
 use crate::net::stream::{
     self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, Stream, WriteHalf, stream,
 };
@@ -168,7 +169,8 @@ impl TcpStream {
             Err(error) if is_in_progress(&error) => true,
             Err(error) => return Err(error),
         };
-        let stream = Self(Io::new(net::TcpStream::from(socket))?);
+        let label = Label::Connecting(address);
+        let stream = Self(Io::new(net::TcpStream::from(socket))?.labelled(label));
         if begun {
             stream.connected().await?;
         }
