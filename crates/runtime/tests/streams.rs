@@ -175,7 +175,7 @@ fn a_shutdown_wakes_the_tasks_that_wait() {
                 loop {
                     near.write(&[0; 65_536]).await?;
                 }
-                #[allow(unreachable_code)]
+                #[allow(unreachable_code, reason = "the type of the result")]
                 Ok::<(), std::io::Error>(())
             })
         };
