@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port_runtime::net::TcpStream;
-use completion_port_runtime::{Handle, Runtime, Shutdown, Sleep, sleep, spawn, timeout, yield_now};
+use completion_port_runtime::time::Sleep;
+use completion_port_runtime::{Handle, Runtime, Shutdown, sleep, spawn, timeout, yield_now};
 use futures_io::AsyncRead as _;
 
 const LIMIT: Duration = Duration::from_secs(60);
