@@ -136,28 +136,26 @@ pub(super) fn stalls<R: Runtime>(
 }
 
 /// A job begins after a timer and blocks; requests, each a task with a timer, continue.
-fn after_timer<R: Runtime>(
+async fn after_timer<R: Runtime>(
     world: World,
     block: fn(&World),
     done: impl FnOnce() + Send + 'static,
-) -> impl Future<Output = ()> + Send + 'static {
-    async move {
-        let begun = Arc::new(AtomicBool::new(false));
-        R::detach(R::spawn({
-            let (world, begun) = (world.clone(), Arc::clone(&begun));
-            async move {
-                R::sleep(Duration::from_millis(20)).await;
-                begun.store(true, SeqCst);
-                world.block::<R, ()>(block).await;
-            }
-        }));
-        let mut requests = 0;
-        while requests < 20 {
-            R::spawn(R::sleep(Duration::from_millis(2))).await;
-            requests += usize::from(begun.load(SeqCst));
+) {
+    let begun = Arc::new(AtomicBool::new(false));
+    R::detach(R::spawn({
+        let (world, begun) = (world.clone(), Arc::clone(&begun));
+        async move {
+            R::sleep(Duration::from_millis(20)).await;
+            begun.store(true, SeqCst);
+            world.block::<R, ()>(block).await;
         }
-        done();
+    }));
+    let mut requests = 0;
+    while requests < 20 {
+        R::spawn(R::sleep(Duration::from_millis(2))).await;
+        requests += usize::from(begun.load(SeqCst));
     }
+    done();
 }
 
 /// A connection's task blocks at its first message; then another connection sends one.
@@ -204,112 +202,95 @@ fn driver<R: Runtime>(runtime: &R, world: &World, done: impl FnOnce() + Send + '
 }
 
 /// A task is woken by one that then blocks.
-fn lifo<R: Runtime>(
-    world: World,
-    done: impl FnOnce() + Send + 'static,
-) -> impl Future<Output = ()> + Send + 'static {
-    async move {
-        let (to, from) = async_channel::bounded(1);
-        let (waits_to, waits) = async_channel::bounded(1);
-        R::detach(R::spawn(async move {
-            let _ = waits_to.send(()).await;
-            if from.recv().await.is_ok() {
-                done();
-            }
-        }));
-        let _ = waits.recv().await;
-        // It waits for the message as soon as it runs again.
-        R::sleep(Duration::from_millis(5)).await;
-        let _ = to.send(()).await;
-        world.block::<R, ()>(World::sleep).await;
-    }
+async fn lifo<R: Runtime>(world: World, done: impl FnOnce() + Send + 'static) {
+    let (to, from) = async_channel::bounded(1);
+    let (waits_to, waits) = async_channel::bounded(1);
+    R::detach(R::spawn(async move {
+        let _ = waits_to.send(()).await;
+        if from.recv().await.is_ok() {
+            done();
+        }
+    }));
+    let _ = waits.recv().await;
+    // It waits for the message as soon as it runs again.
+    R::sleep(Duration::from_millis(5)).await;
+    let _ = to.send(()).await;
+    world.block::<R, ()>(World::sleep).await;
 }
 
 /// That many tasks block; then another one is spawned from outside.
-fn all<R: Runtime>(
+async fn all<R: Runtime>(
     world: World,
     tasks: usize,
     block: fn(&World),
     done: impl FnOnce() + Send + 'static,
-) -> impl Future<Output = ()> + Send + 'static {
-    async move {
-        for _ in 0..tasks {
-            let world = world.clone();
-            R::detach(R::spawn(async move { world.block::<R, ()>(block).await }));
-        }
-        // This task runs again after those that were ready before it.
-        for _ in 0..3 {
-            R::yield_now().await;
-            R::sleep(Duration::from_millis(2)).await;
-        }
-        done();
+) {
+    for _ in 0..tasks {
+        let world = world.clone();
+        R::detach(R::spawn(async move { world.block::<R, ()>(block).await }));
     }
+    // This task runs again after those that were ready before it.
+    for _ in 0..3 {
+        R::yield_now().await;
+        R::sleep(Duration::from_millis(2)).await;
+    }
+    done();
 }
 
 /// A task sleeps all the time; others compute until all of them run at the same time.
-fn one_sleeper<R: Runtime>(
-    world: World,
-    done: impl FnOnce() + Send + 'static,
-) -> impl Future<Output = ()> + Send + 'static {
-    async move {
-        // Not a channel: a task that is woken by the sleeper might have to wait for it.
-        let sleeps = Arc::new(AtomicBool::new(false));
-        R::detach(R::spawn({
-            let (world, sleeps) = (world.clone(), Arc::clone(&sleeps));
-            async move {
-                let block = move |world: &World| {
-                    sleeps.store(true, SeqCst);
-                    world.sleep();
-                };
-                world.block::<R, ()>(block).await;
+async fn one_sleeper<R: Runtime>(world: World, done: impl FnOnce() + Send + 'static) {
+    // Not a channel: a task that is woken by the sleeper might have to wait for it.
+    let sleeps = Arc::new(AtomicBool::new(false));
+    R::detach(R::spawn({
+        let (world, sleeps) = (world.clone(), Arc::clone(&sleeps));
+        async move {
+            let block = move |world: &World| {
+                sleeps.store(true, SeqCst);
+                world.sleep();
+            };
+            world.block::<R, ()>(block).await;
+        }
+    }));
+    while !sleeps.load(SeqCst) {
+        R::sleep(Duration::from_millis(1)).await;
+    }
+    let running = Arc::new(AtomicUsize::new(0));
+    let done = Arc::new(Mutex::new(Some(done)));
+    for _ in 0..world.processors {
+        let (world, running, done) = (world.clone(), Arc::clone(&running), Arc::clone(&done));
+        R::detach(R::spawn(async move {
+            running.fetch_add(1, SeqCst);
+            while running.load(SeqCst) < world.processors && !world.is_over.2.load(SeqCst) {
+                std::hint::spin_loop();
+            }
+            if running.load(SeqCst) == world.processors
+                && let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).take()
+            {
+                done();
             }
         }));
-        while !sleeps.load(SeqCst) {
-            R::sleep(Duration::from_millis(1)).await;
-        }
-        let running = Arc::new(AtomicUsize::new(0));
-        let done = Arc::new(Mutex::new(Some(done)));
-        for _ in 0..world.processors {
-            let (world, running, done) = (world.clone(), Arc::clone(&running), Arc::clone(&done));
-            R::detach(R::spawn(async move {
-                running.fetch_add(1, SeqCst);
-                while running.load(SeqCst) < world.processors && !world.is_over.2.load(SeqCst) {
-                    std::hint::spin_loop();
-                }
-                if running.load(SeqCst) == world.processors
-                    && let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).take()
-                {
-                    done();
-                }
-            }));
-        }
     }
 }
 
 /// Tasks that each spawn another one, and block until it has ended.
-fn sync_over_async<R: Runtime>(
-    world: World,
-    done: impl FnOnce() + Send + 'static,
-) -> impl Future<Output = ()> + Send + 'static {
-    async move {
-        let tasks: Vec<_> = (0..MANY)
-            .map(|number| {
-                let world = world.clone();
-                R::spawn(async move {
-                    let (to, from) = mpsc::channel();
-                    R::detach(R::spawn(async move {
-                        R::yield_now().await;
-                        let _ = to.send(number);
-                    }));
-                    world.block::<R, bool>(move |_| from.recv() == Ok(number)).await
-                })
+async fn sync_over_async<R: Runtime>(world: World, done: impl FnOnce() + Send + 'static) {
+    let tasks: Vec<_> = (0..MANY)
+        .map(|number| {
+            let world = world.clone();
+            R::spawn(async move {
+                let (to, from) = mpsc::channel();
+                R::detach(R::spawn(async move {
+                    R::yield_now().await;
+                    let _ = to.send(number);
+                }));
+                world.block::<R, bool>(move |_| from.recv() == Ok(number)).await
             })
-            .collect();
-        for task in tasks {
-            assert!(task.await, "another task's number");
-        }
-        done();
+        })
+        .collect();
+    for task in tasks {
+        assert!(task.await, "another task's number");
     }
+    done();
 }
 
 #[cfg(test)]

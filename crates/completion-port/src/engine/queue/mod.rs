@@ -315,7 +315,7 @@ impl Queue {
     pub(crate) fn reserve_slot(
         &self,
         call: Call,
-        also: impl Fn(u32) -> bool,
+        also: impl FnOnce(u32) -> bool,
     ) -> Result<u32, Error> {
         self.check_open(call)?;
         let reserve = |number| {
@@ -331,13 +331,6 @@ impl Queue {
         }
         let index = hub.lists_mut().take_slot(self.nodes(), reserve);
         let index = index.ok_or(Error::new(call, ErrorKind::OutOfMemory))?;
-        drop(hub);
-        // A slot that is used again may have been reserved for another kind of use: a registration
-        // has a key, and an operation on its own has a message.
-        if !also(index) {
-            self.release_slot(index);
-            return Err(Error::new(call, ErrorKind::OutOfMemory));
-        }
         Ok(index)
     }
 
