@@ -258,7 +258,7 @@ pub(crate) struct Program {
     pub(crate) tcp: bool,
     /// Packets come without tokens.
     pub(crate) cloned: bool,
-    /// After how many microseconds another thread runs beside the computing ones.
+    /// After how many microseconds another thread runs next to computing ones.
     pub(crate) overcommit: Option<u64>,
     /// How the kernel treats file operations.
     pub(crate) files: FileScript,
@@ -409,8 +409,8 @@ fn add_connections(lot: &mut Lot, steps: &mut Vec<Step>) {
     }
 }
 
-/// Inserts steps into an actor's steps that remove registrations at once, or use a file without an
-/// association.
+/// Inserts steps into an actor's steps that remove registrations immediately, or use a file
+/// without an association.
 fn add_late_steps(lot: &mut Lot, steps: &mut Vec<Step>) {
     for _ in 0..1 + lot.below(8) {
         let step = if lot.once_in(2) {
