@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use completion_port::{
     Batch, BorrowedSource, Error, ErrorKind, Events, Interest, OneShot, Operation, Outcome, Packet,
-    Persistent, Port, Registration, SharedSource, Source, sim,
+    Persistent, Port, Registration, Removal, SharedFile, SharedSource, Source, sim,
 };
 use testkit::{LIMIT, SOON, Stream, System, connected, effort, on_every_system};
 
@@ -381,4 +381,28 @@ fn a_receive_behind_a_hint_is_told_of_the_end() {
     let packet = port.wait(&mut batch, SOON).unwrap().next();
     let Some(Packet::Completed(done)) = packet else { panic!("the end has come, too") };
     assert!(matches!(done.into_parts().1, Outcome::Received(Ok(0), _)));
+}
+
+/// Cells were reserved only at a slot's first use, and only those of that use.
+#[test]
+fn a_slot_is_a_registration_and_an_operation_with_a_message_by_turns() {
+    for is_message_first in [false, true] {
+        let kernel = sim::Kernel::new();
+        let port: Port<usize, usize> = Port::builder().build_simulated(&kernel).unwrap();
+        let file = SharedFile::new(kernel.file(b"four").unwrap());
+        let (near, _far) = kernel.unix_pair().unwrap();
+        let mut batch = Batch::new();
+        for turn in 0..4 {
+            if (turn % 2 == 0) == is_message_first {
+                let read = file.read_at(Vec::with_capacity(4), 0);
+                port.start_then_post(read, move |_| turn).unwrap();
+                let packet = port.wait(&mut batch, Duration::ZERO).unwrap().next();
+                assert!(matches!(packet, Some(Packet::Posted(it)) if it == turn), "{packet:?}");
+            } else {
+                let registration = Registration::new(&near, turn, Interest::IN, OneShot::Level);
+                let id = port.register(registration).unwrap();
+                assert_eq!(port.remove_now(id).unwrap(), Removal::Key(turn));
+            }
+        }
+    }
 }

@@ -95,14 +95,20 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         if operation.uses_the_key() {
             return Err(Refused::new(Error::new(call, ErrorKind::NotOwned), operation));
         }
+        // The next registration of this slot finds it in use before, and so reserves nothing.
         let registered = engine
-            .reserve_slot(call, |index| self.messages_of.reserve(index))
+            .reserve_slot(call, |index| store.keys.cells.reserve(index))
             .and_then(|index| engine.register_nothing(call, index));
         let name = match registered {
             Ok(name) => name,
             Err(error) => return Err(Refused::new(error, operation)),
         };
         let (index, _) = name_parts(name);
+        // Always, since the slot may have been a registration's.
+        if !self.messages_of.reserve(index) {
+            engine.end(name);
+            return Err(Refused::new(Error::new(call, ErrorKind::OutOfMemory), operation));
+        }
         let reserve = |op_index| store.operations.reserve(op_index);
         let (op_index, entry) = match engine.own_op(index, call, reserve) {
             Ok(own) => own,
