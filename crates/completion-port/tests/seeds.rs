@@ -6,6 +6,7 @@
 
 #![allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
 #![allow(missing_docs, unreachable_pub, unnameable_types, clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::result_large_err, reason = "a refused post returns its message")]
 
 #[path = "../src/backend/mod.rs"]
 mod backend;
