@@ -81,26 +81,6 @@ fn syncs_follow_writes() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// A read whose future is dropped, before or after its first poll, disturbs no later one.
-#[test]
-fn a_dropped_read_disturbs_no_other() {
-    let path = path("dropped");
-    std::fs::write(&path, vec![3; 100_000]).unwrap();
-    runtime().block_on(async {
-        let file = File::open(&path).unwrap();
-        for round in 0..200 {
-            let mut read = Box::pin(file.read_at(Vec::with_capacity(100_000), 0));
-            if round % 2 == 0 {
-                drop(timeout(Duration::ZERO, read.as_mut()).await);
-            }
-            drop(read);
-            let (read, bytes) = file.read_at(Vec::with_capacity(10), 0).await;
-            assert_eq!((read.unwrap(), bytes), (10, vec![3; 10]));
-        }
-    });
-    std::fs::remove_file(&path).unwrap();
-}
-
 /// No descriptor is left open when files and runtimes are dropped, even with reads in flight.
 #[cfg(target_os = "linux")]
 #[test]

@@ -84,47 +84,6 @@ fn a_large_transfer_waits_for_room_and_arrives_whole() {
     });
 }
 
-/// A read that was cancelled after data arrived, or before, loses nothing.
-#[test]
-fn a_cancelled_read_loses_no_byte() {
-    runtime().block_on(async {
-        let (near, far) = pair().await;
-        let mut buffer = [0; 8];
-        for round in 0..50_u8 {
-            assert!(timeout(Duration::from_micros(200), near.read(&mut buffer)).await.is_err());
-            far.write_all(&[round]).await.unwrap();
-            // It may be ready by now, and is dropped without another poll.
-            drop(near.read(&mut buffer));
-            assert_eq!(near.read(&mut buffer).await.unwrap(), 1);
-            assert_eq!(buffer[0], round);
-        }
-    });
-}
-
-/// An accept that was cancelled leaves the connection to the next one.
-#[test]
-fn a_cancelled_accept_leaks_no_connection() {
-    runtime().block_on(async {
-        let listener = Arc::new(TcpListener::bind("127.0.0.1:0").await.unwrap());
-        let address = listener.local_addr().unwrap();
-        for _ in 0..20 {
-            let accept = {
-                let listener = Arc::clone(&listener);
-                spawn(async move { listener.accept().await.map(drop) })
-            };
-            sleep(Duration::from_micros(300)).await;
-            accept.abort();
-            let client = std::net::TcpStream::connect(address).unwrap();
-            let accepted = accept.await;
-            if accepted.is_err() {
-                let (stream, peer) = timeout(LIMIT, listener.accept()).await.unwrap().unwrap();
-                assert_eq!(peer, client.local_addr().unwrap());
-                drop(stream);
-            }
-        }
-    });
-}
-
 #[test]
 fn several_tasks_wait_for_one_listener() {
     runtime().block_on(async {
