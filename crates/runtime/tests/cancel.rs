@@ -52,7 +52,7 @@ async fn cut_off<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> 
     CutOff(pin!(future), polls).await
 }
 
-/// A path of its own for each test.
+/// Returns a test's own path.
 fn path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("runtime-cancel-{}-{name}", std::process::id()))
 }
@@ -108,7 +108,7 @@ fn an_open_that_is_cancelled_at_any_wait_leaves_no_descriptor() {
                 await_closed(&path).await;
                 polls += 1;
             }
-            // Three waits are yields, and no file system ends a sync at once.
+            // Three waits are yields, and no file system ends a sync immediately.
             assert!(polls > 3, "round {round}: it ended at poll {polls}");
             await_closed(&path).await;
         }
@@ -392,7 +392,7 @@ fn an_aborted_reader_loses_no_byte() {
     });
 }
 
-/// A future that was dropped holds no waker: the task's memory is released at once.
+/// A future that was dropped holds no waker: the task's memory is released immediately.
 #[test]
 fn a_dropped_read_releases_its_waker() {
     struct Silent;

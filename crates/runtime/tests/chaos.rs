@@ -1,7 +1,7 @@
 //! Random tasks that use everything a runtime has, and rules that hold whatever they do.
 //!
 //! It takes about a second, or as many seconds as `CHAOS_SECONDS` says. A failure shows the seed and
-//! the round: `TESTKIT_SEED` and `CHAOS_ROUND` start there again, although threads interleave anew.
+//! the round: `TESTKIT_SEED` and `CHAOS_ROUND` start there again, although threads interleave differently.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
