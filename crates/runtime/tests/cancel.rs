@@ -190,6 +190,36 @@ fn a_late_outcome_of_a_cancelled_read_wakes_no_other_future() {
     });
 }
 
+/// A ring gives up a read that waits, so that the file is closed although no data ever comes.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_cancelled_read_without_data_ends_and_closes_its_file() {
+    use std::os::fd::{AsRawFd, OwnedFd};
+    alone(async |_| {
+        let ends =
+            |name: &str| testkit::descriptors::open().values().filter(|it| *it == name).count();
+        for _ in 0..20 {
+            let (reader, writer) = std::io::pipe().unwrap();
+            let name = testkit::descriptors::open()[&writer.as_raw_fd()].clone();
+            let file = File::from_std(OwnedFd::from(reader).into());
+            assert!(cut_off(file.read_at(Vec::with_capacity(8), 0), 1).await.is_none());
+            drop(file);
+            // A helper thread would read until there is data.
+            let engine = completion_port_runtime::Handle::current().metrics().file_engine;
+            if engine != "io_uring" {
+                println!("SKIPPED a cancelled read without data: the file engine is {engine}");
+                return;
+            }
+            let closed = async {
+                while ends(&name) > 1 {
+                    yield_now().await;
+                }
+            };
+            timeout(LIMIT, closed).await.expect("the read is still in flight");
+        }
+    });
+}
+
 /// Waits for connections, and is cancelled all the time, by a timeout, by an abort or by a drop
 /// after one poll. Returns the accepted ones when there are as many as given.
 async fn accept_with_cancels(
