@@ -4,7 +4,6 @@
 //! What blocks does so until the others have continued or [`PATIENCE`] has passed. So it doesn't matter how
 //! long the report's program slept, nor how busy the machine is.
 
-use std::future::Future;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
