@@ -1,6 +1,7 @@
 //! Sockets: a persistent edge-triggered registration, and the tasks that wait for it.
 
 use std::io;
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
@@ -107,6 +108,23 @@ impl<S: Source + AsRawSource> Io<S> {
 
     pub(crate) fn get(&self) -> &S {
         self.socket.as_ref().expect("it is taken out by value only")
+    }
+
+    /// Shuts down one or both directions by `call`. The tasks that wait for them try again: not
+    /// every system reports what its own process has shut down.
+    pub(crate) fn shutdown(
+        &self,
+        how: Shutdown,
+        call: impl FnOnce(&S, Shutdown) -> io::Result<()>,
+    ) -> io::Result<()> {
+        call(self.get(), how)?;
+        if how != Shutdown::Write {
+            self.state.read.wake();
+        }
+        if how != Shutdown::Read {
+            self.state.write.wake();
+        }
+        Ok(())
     }
 
     /// Ends the registration and returns the socket.

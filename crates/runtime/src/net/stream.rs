@@ -207,7 +207,7 @@ macro_rules! stream {
             ///
             /// [`io::ErrorKind::NotConnected`] if the connection has ended; those of the system.
             pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-                self.0.get().shutdown(how)
+                self.0.shutdown(how, |socket, how| socket.shutdown(how))
             }
 
             /// Splits the stream into two halves that borrow it, for one task. Dropping them

@@ -289,7 +289,7 @@ impl UnixDatagram {
     ///
     /// Those of the system.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.get().shutdown(how)
+        self.0.shutdown(how, |socket, how| socket.shutdown(how))
     }
 
     /// Returns the local address.
