@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The folder, beside that of this build.
+/// The folder, next to that of this build.
 const FOLDER: &str = "eager-handoff";
 const FLAG: &str = "--cfg tokio_unstable";
 

@@ -2,7 +2,7 @@
 
 use proc_macro::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
-/// Makes an `async fn` an ordinary function that runs on a runtime of its own.
+/// Makes an `async fn` an ordinary function that runs on its own runtime.
 #[proc_macro_attribute]
 pub fn main(arguments: TokenStream, function: TokenStream) -> TokenStream {
     match settings(arguments) {
@@ -167,7 +167,7 @@ fn check(tokens: &[TokenTree]) -> Result<usize, Error> {
     }
 }
 
-/// A function of the same name without parameters or contents, beside the report of an error.
+/// A function of the same name without parameters or contents, in addition to the reported error.
 fn without_async(function: TokenStream) -> TokenStream {
     let mut tokens = function.into_iter();
     let is_function = tokens.by_ref().any(|token| is(Some(&token), "fn"));

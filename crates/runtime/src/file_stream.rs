@@ -24,7 +24,7 @@ const ROOM: usize = 128 * 1024;
 /// - **Cancelling** a call loses nothing: an operation in flight belongs to the stream. A write that
 ///   is in flight when the stream is dropped still ends in the background, but nobody learns of its
 ///   error.
-/// - After an error of a write, a part may have been written, and the position is behind all of it.
+/// - After an error of a write, a part may have been written, and the position is after the whole data.
 ///
 /// Files opened for appending are written at their end, wherever the position is.
 ///

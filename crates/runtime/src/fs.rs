@@ -4,7 +4,7 @@
 //! an io_uring or helper threads do the rest. So a slow disk occupies no thread of the runtime.
 //! Everything else, such as opening, metadata, directories and removal, is an ordinary call of
 //! [`std::fs`], which may block its task. [`File`] reads and writes at positions, any number of
-//! times simultaneously; [`FileStream`] has a position of its own.
+//! times simultaneously; [`FileStream`] has its own position.
 //!
 //! An operation that was started has the buffer until it has ended. If its future is dropped, the
 //! operation is cancelled if it has not begun; otherwise it ends in the background. The buffer, and

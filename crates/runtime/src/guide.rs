@@ -86,7 +86,7 @@
 //! | `task::spawn`, `JoinHandle`, `AbortHandle` | the same; `JoinError::is_cancelled` is [`JoinError::is_aborted`](crate::JoinError::is_aborted) |
 //! | `task::spawn_blocking` | the same; rarely needed |
 //! | `task::block_in_place` | missing, because nothing needs it: call the function |
-//! | `task::yield_now` | the same; there is no budget, a task that is always ready yields by itself |
+//! | `task::yield_now` | the same; there is no budget, a task that is always ready must yield |
 //! | `JoinSet`, `LocalSet`, `spawn_local`, `task_local!` | missing: collect handles in a `Vec` or a `FuturesUnordered`; tasks are `Send` |
 //! | `select!`, `join!` | missing: those of the `futures` crate work |
 //! | `sync` | missing: tokio's own works here without its runtime, as do `async-lock`, `flume` and the standard library's channels |
@@ -104,8 +104,8 @@
 //! | `signal::ctrl_c`, `signal::unix::signal(kind)` | [`signal::ctrl_c`](crate::signal::ctrl_c); on Unix `signal::Signal` |
 //! | `runtime::RuntimeMetrics`, `Handle::dump` | [`Handle::metrics`](crate::Handle::metrics), [`Handle::dump`](crate::Handle::dump), without an unstable flag |
 //!
-//! A crate that calls tokio's own `net`, `time` or `spawn` needs tokio's runtime. It runs beside this
-//! one, on threads of its own.
+//! A crate that calls tokio's own `net`, `time` or `spawn` needs tokio's runtime, which
+//! then runs in the same process, on its own threads.
 //!
 //! | feature | |
 //! |---|---|

@@ -81,7 +81,7 @@ mod traits;
 #[cfg(windows)]
 mod windows_console;
 
-/// Makes an `async fn main` the program's `main`. It runs on a [`Runtime`] of its own.
+/// Makes an `async fn main` the program's `main`. It runs on its own [`Runtime`].
 ///
 /// The function may have any name, visibility, return type and attributes. It has no parameters and
 /// is not generic. When it returns, the runtime is dropped, which aborts the remaining tasks.

@@ -90,7 +90,7 @@ impl<S: Source + AsRawSource> Io<S> {
         }
     }
 
-    /// Tells what the system does not know of the socket.
+    /// Labels the socket with something that the system does not know.
     pub(crate) fn labelled(mut self, label: Label) -> Self {
         self.label = label;
         self
@@ -200,7 +200,7 @@ impl<S: Source + AsRawSource> Io<S> {
         .await
     }
 
-    /// Makes the port report this direction. Returns whether it did not before.
+    /// Makes the port report this direction. Returns whether this is new.
     fn watch(&self, direction: Direction) -> io::Result<bool> {
         let bit = match direction {
             Direction::Read => 1,

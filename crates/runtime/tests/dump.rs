@@ -149,7 +149,7 @@ fn the_dump_names_what_tasks_wait_for() {
     let other = Runtime::builder().concurrency(1).build().unwrap();
     let waits = |text: String| {
         let dump = dump_when(&runtime, |dump| dump.contains(&text));
-        // A thread that has nothing to do says so.
+        // A thread that has nothing to do is shown as idle.
         assert!(dump.contains("idle"), "{dump}");
     };
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -267,7 +267,7 @@ fn a_stall_is_warned_of_once() {
     }
 
     let said = Arc::new(Mutex::new(Vec::new()));
-    // The manager warns, on a thread of its own.
+    // The manager warns, on its own thread.
     tracing::subscriber::set_global_default(Collect(Arc::clone(&said))).unwrap();
     let runtime = Runtime::builder().concurrency(1).thread_limit(3).build().unwrap();
     let (release, blocked) = mpsc::channel::<()>();

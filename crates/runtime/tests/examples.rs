@@ -65,7 +65,7 @@ fn proxy() {
             assert!(back == data);
         }
     });
-    // Nobody is behind it any more: the client is disconnected.
+    // The target is gone: the client is disconnected.
     drop(target);
     let mut near = connect(address);
     assert!(matches!(near.read(&mut [0]), Ok(0) | Err(_)));

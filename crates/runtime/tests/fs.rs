@@ -14,7 +14,7 @@ fn runtime() -> Runtime {
     Runtime::builder().concurrency(2).build().unwrap()
 }
 
-/// A path of its own for each test.
+/// A separate path for each test.
 fn path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("runtime-fs-{}-{name}", std::process::id()))
 }

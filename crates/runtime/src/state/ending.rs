@@ -34,7 +34,7 @@ impl Ending {
         }
     }
 
-    /// Returns whether the runtime has not come as far as this phase.
+    /// Returns whether the runtime has not reached this phase.
     pub(crate) fn is_before(&self, phase: Phase) -> bool {
         self.phase.load(SeqCst) < phase as u8
     }

@@ -61,7 +61,7 @@ impl Threads {
         }
     }
 
-    /// Notes that a thread comes back to wait.
+    /// Notes that a thread waits again.
     #[inline]
     pub(crate) fn come_to_wait(&self) {
         self.idle.fetch_add(1, SeqCst);

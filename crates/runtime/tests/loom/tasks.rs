@@ -32,7 +32,7 @@ fn a_task_that_is_aborted_while_it_is_polled_ends() {
     });
 }
 
-/// A runtime as far as `spawn` and `end` use it.
+/// The parts of a runtime that `spawn` and `end` use.
 struct Runtime {
     ending: Ending,
     tasks: Places<Arc<Spawned>>,

@@ -39,7 +39,7 @@ fn the_last_waiting_thread_that_leaves_wakes_the_manager() {
     });
 }
 
-/// One thread comes back while another one leaves.
+/// One thread waits again while another one leaves.
 #[test]
 fn a_thread_that_comes_back_loses_no_wake() {
     explore(|| {

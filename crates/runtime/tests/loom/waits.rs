@@ -117,7 +117,7 @@ fn an_outcome_against_a_wait_is_not_lost() {
     });
 }
 
-/// The outcome has a buffer and a file: whoever comes last drops them.
+/// The outcome has a buffer and a file: the last one drops them.
 #[test]
 fn an_outcome_against_a_dropped_future_is_released() {
     explore(|| {
