@@ -15,7 +15,7 @@ use crate::traffic::{Http, Traffic};
 use crate::work::Work;
 
 const CONNECTIONS: usize = 64;
-/// One request of so many blocks, for five milliseconds.
+/// One request in this many blocks, for five milliseconds.
 const ONCE_IN: u32 = 50;
 const FIVE: u32 = 5000;
 /// R4a: of how many requests one blocks, in the plot; 0: none does. The usual one is the first.

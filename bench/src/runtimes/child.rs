@@ -62,7 +62,7 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(1));
 }
 
-/// The child: runs a program and prints what came of it.
+/// The child: runs a program and prints its result.
 pub(crate) fn perform(contender: &str, program: &[String]) -> Result<(), Failure> {
     match contender {
         OURS => on::<Ours>(None, false, program),

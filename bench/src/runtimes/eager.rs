@@ -1,5 +1,5 @@
 //! The program with eager hand-off of tokio's driver: the same source, in a build for unstable
-//! features of tokio, which has a target folder of its own.
+//! features of tokio, which has a separate target folder.
 
 use std::env;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! R5: what tasks cost that exchange messages, by each runtime in a process of its own.
+//! R5: what tasks cost that exchange messages, for each runtime in a separate process.
 
 use std::future::Future;
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! Ctrl-C on Windows: the system calls a handler of the process, on a thread of its own.
+//! Ctrl-C on Windows: the system calls a handler of the process, on a separate thread.
 
 use std::future::poll_fn;
 use std::io;

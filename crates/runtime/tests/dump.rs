@@ -1,4 +1,4 @@
-//! What a runtime says of itself: a dump of a program that has deadlocked, its metrics, its warning.
+//! What a runtime reports: a dump of a program that has deadlocked, its metrics, its warning.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

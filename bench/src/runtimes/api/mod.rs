@@ -19,7 +19,7 @@ pub(super) trait Runtime: Send + Sync + Sized + 'static {
     type Stream: Send + 'static;
     /// The same for hyper, by the adapter that is usual for the runtime.
     type Io: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static;
-    /// A task that somebody waits for.
+    /// A task whose result another task awaits.
     type Join<T: Send + 'static>: Future<Output = T> + Send + 'static;
 
     /// Starts it with that many workers, or as many as it has by default.

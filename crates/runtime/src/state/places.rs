@@ -1,4 +1,4 @@
-//! Numbered places, for what has to be found when the runtime ends.
+//! Numbered places, by which the end of a runtime finds its tasks and timers.
 
 use crate::state::lock;
 use crate::sync::Mutex;
