@@ -5,7 +5,7 @@ use std::io::Write as _;
 use completion_port::{Interest, OneShot, Registration};
 
 use super::Trial;
-use super::kit::{Seen, plain, soon, wait};
+use super::kit::{Lacking, Seen, plain, soon, wait};
 use crate::system::forks::forked;
 use crate::system::{number, pair};
 
@@ -30,12 +30,20 @@ fn closed_number() -> Seen {
     let first = port.register(Registration::new(&far, 1, Interest::IN, OneShot::Level))?;
     let closed = number(&far);
     let (mut near, other) = pair()?;
-    // The system returns the lowest free number: the one closed just now.
     drop(far);
-    let far = other.try_clone()?;
-    if number(&far) != closed {
-        return Ok("another thread of this process got the number".to_owned());
-    }
+    // Most systems return the lowest free number: the one closed just now, unless another thread got it.
+    let mut copies = Vec::new();
+    let far = loop {
+        let copy = other.try_clone()?;
+        if number(&copy) == closed {
+            break copy;
+        }
+        copies.push(copy);
+        if copies.len() == 16 {
+            return Err(Lacking("the system did not use the number again").into());
+        }
+    };
+    drop(copies);
     drop(other);
     let second = port.register(Registration::new(&far, 2, Interest::IN, OneShot::Level));
     let name = match &second {
