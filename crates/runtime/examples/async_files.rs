@@ -1,6 +1,6 @@
 //! A file server in the manner of HTTP/1.0: `GET /path`, with an optional `Range: bytes=FIRST-LAST`.
 //!
-//! `cargo run -p completion-port-runtime --example files 127.0.0.1:7002 FOLDER`. It serves regular
+//! `cargo run -p completion-port-runtime --example async_files 127.0.0.1:7002 FOLDER`. It serves regular
 //! files in the folder, and nothing outside of it. Opening a file and looking at it are ordinary
 //! calls, which may block.
 

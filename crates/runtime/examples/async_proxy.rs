@@ -1,6 +1,6 @@
 //! A proxy: copies both directions of each connection, and passes on when one side has ended.
 //!
-//! `cargo run -p completion-port-runtime --example proxy 127.0.0.1:7001 example.org:80`.
+//! `cargo run -p completion-port-runtime --example async_proxy 127.0.0.1:7001 example.org:80`.
 
 use std::io;
 

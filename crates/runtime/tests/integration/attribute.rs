@@ -1,7 +1,5 @@
 //! The attribute `main`: each shape of function. What it refuses is in `crates/compile-fail`.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::process::{ExitCode, Termination};
 
 use completion_port_runtime::{Handle, spawn};

@@ -1,7 +1,5 @@
 //! What a runtime reports: a dump of a program that has deadlocked, its metrics, its warning.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::future::pending;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};

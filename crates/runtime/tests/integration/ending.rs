@@ -1,7 +1,5 @@
 //! The end of a runtime, and code of the program that panics where only the runtime could notice.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::future::{pending, poll_fn};
 use std::io::Write;
 use std::pin::{Pin, pin};

@@ -1,7 +1,5 @@
 //! The servers among the examples, with real clients that check contents.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
@@ -10,9 +8,9 @@ use std::time::Duration;
 use completion_port_runtime::Runtime;
 use completion_port_runtime::net::TcpListener;
 
-#[path = "../examples/files.rs"]
+#[path = "../../examples/async_files.rs"]
 mod files;
-#[path = "../examples/proxy.rs"]
+#[path = "../../examples/async_proxy.rs"]
 mod proxy;
 
 const LIMIT: Duration = Duration::from_secs(60);

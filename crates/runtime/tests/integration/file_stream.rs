@@ -1,7 +1,5 @@
 //! Files as streams.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, SeekFrom};
 use std::path::PathBuf;

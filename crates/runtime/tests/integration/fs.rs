@@ -1,7 +1,5 @@
 //! Files.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::path::PathBuf;
 use std::time::Duration;
 

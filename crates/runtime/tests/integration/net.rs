@@ -1,7 +1,5 @@
 //! Sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! Halves of streams, and the traits by which other crates read and write.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice};
 use std::net::Shutdown;

@@ -1,7 +1,5 @@
 //! Tasks: output, panics, aborts, detached tasks, blocking, and the end of a runtime.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;

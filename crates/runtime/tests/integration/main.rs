@@ -1,0 +1,13 @@
+//! Tests of the runtime that can share a process. One program saves link time.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod attribute;
+mod dump;
+mod ending;
+mod examples;
+mod file_stream;
+mod fs;
+mod net;
+mod streams;
+mod tasks;
