@@ -32,6 +32,43 @@ fn assert_last<K>(port: &Port<K, u32>, on: &System) -> K {
     key
 }
 
+/// Begins a shutdown before a message is due, and checks what is handed out and what is refused.
+/// False if the shutdown began too late.
+fn queued_work_is_handed_out(system: &System, time: Duration) -> bool {
+    let port = system.port::<Shared, u32>(1);
+    let (near, _far) = system.unix_pair();
+    let near = Shared::new(near);
+    let token = port.associate(near.clone()).unwrap();
+    port.post(1).unwrap();
+    let later = port.post_at(HOUR, 2).unwrap();
+    port.post_at(Duration::ZERO, 3).unwrap();
+    let begun = now(system);
+    port.post_at(time, 4).unwrap();
+    port.shutdown_gracefully(HOUR).unwrap();
+    if now(system) - begun >= time {
+        return false;
+    }
+    assert_eq!(given_back(port.associate(near.clone())).0, ErrorKind::Closed);
+    let again = Registration::owned(near.clone(), Interest::IN, OneShot::Level);
+    assert_eq!(given_back(port.register(again)).0, ErrorKind::Closed);
+    assert_eq!(given_back(port.associate_shared(near)).0, ErrorKind::Closed);
+    assert_eq!(given_back(port.post(5)), (ErrorKind::Closed, 5));
+    assert_eq!(given_back(port.post_at(HOUR, 6)), (ErrorKind::Closed, 6));
+    let mut messages = Vec::new();
+    for packet in all(&port, system, 2) {
+        let Packet::Posted(message) = packet else { panic!("{}", sort(&packet)) };
+        messages.push(message);
+    }
+    messages.sort_unstable();
+    assert_eq!(messages, [1, 3]);
+    // Also once its time has come.
+    assert_eq!(port.wait(&mut Batch::new(), time + MILLISECOND).unwrap().count(), 0);
+    assert_eq!(port.cancel_post(later), Some(2));
+    token.park().unwrap();
+    drop(assert_last(&port, system));
+    true
+}
+
 /// Reads from `far` until the port has a packet.
 #[track_caller]
 fn drain_until_done(port: &Port<Socket, u32>, far: &Socket, on: &System) -> (usize, Outcome) {
@@ -194,32 +231,9 @@ on_every_system! {
 
     /// Rule 80: nothing new is accepted. What was queued or due is handed out.
     fn new_work_is_refused_and_what_was_queued_is_handed_out(system: &System) {
-        let port = system.port::<Shared, u32>(1);
-        let (near, _far) = system.unix_pair();
-        let near = Shared::new(near);
-        let token = port.associate(near.clone()).unwrap();
-        port.post(1).unwrap();
-        let later = port.post_at(HOUR, 2).unwrap();
-        port.post_at(Duration::ZERO, 3).unwrap();
-        port.post_at(5 * MILLISECOND, 4).unwrap();
-        port.shutdown_gracefully(HOUR).unwrap();
-        assert_eq!(given_back(port.associate(near.clone())).0, ErrorKind::Closed);
-        let again = Registration::owned(near.clone(), Interest::IN, OneShot::Level);
-        assert_eq!(given_back(port.register(again)).0, ErrorKind::Closed);
-        assert_eq!(given_back(port.associate_shared(near)).0, ErrorKind::Closed);
-        assert_eq!(given_back(port.post(5)), (ErrorKind::Closed, 5));
-        assert_eq!(given_back(port.post_at(HOUR, 6)), (ErrorKind::Closed, 6));
-        let mut messages = Vec::new();
-        for packet in all(&port, system, 2) {
-            let Packet::Posted(message) = packet else { panic!("{}", sort(&packet)) };
-            messages.push(message);
-        }
-        messages.sort_unstable();
-        assert_eq!(messages, [1, 3]);
-        silent(&port, system);
-        assert_eq!(port.cancel_post(later), Some(2));
-        token.park().unwrap();
-        drop(assert_last(&port, system));
+        // On a busy machine the timed message may be due before the shutdown: again, with more time.
+        let mut times = (0..10).map(|doublings| 5 * MILLISECOND * (1 << doublings));
+        assert!(times.any(|time| queued_work_is_handed_out(system, time)), "the shutdown takes seconds");
     }
 
     /// Rule 80: the key of a shared association is returned when no handler can be about to start

@@ -519,10 +519,10 @@ impl World {
             Packet::Posted(mut message) => {
                 self.ledger.note(|| format!("takes message {}", message.number));
                 self.ledger.taken(worker, message.number, self.kernel.now());
-                self.before(worker, habit);
                 if let Some((operation, outcome)) = message.operation.take() {
                     self.ended_by_message(operation, outcome);
                 }
+                self.before(worker, habit);
             }
             Packet::Ready(ready) => {
                 let (key, events) = (ready.key().number, ready.events());
