@@ -236,9 +236,9 @@ impl Ledger {
         }
         facts.packets += 1;
         facts.was_asked_for = std::mem::take(&mut facts.is_asked_for);
-        for (interest, is_told) in
-            [(Interest::IN, events.is_in()), (Interest::OUT, events.is_out())]
-        {
+        // With HANGUP, IN means data only.
+        let is_in = events.is_in() || events.is_hangup();
+        for (interest, is_told) in [(Interest::IN, is_in), (Interest::OUT, events.is_out())] {
             if is_told {
                 facts.also = facts.also - interest;
             }
