@@ -3,13 +3,14 @@
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use completion_port::{ThreadStats, ThreadStatus};
 
 use crate::activity::{Doing, Wait};
 use crate::runtime::{Handle, Metrics};
 use crate::shared::Shared;
+use crate::sync;
 use crate::task::TaskInfo;
 
 /// The tasks, threads and queue of a runtime. [`Handle::dump`] returns it, and `Display` writes it:
@@ -148,7 +149,7 @@ fn describe_wait(shared: &Shared, tasks: &[Arc<TaskInfo>], wait: Wait) -> String
         Wait::Write(socket) => shared.sockets.describe(socket, true),
         Wait::Timer(at) => {
             let until = shared.built_at + Duration::from_nanos(at);
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(sync::now());
             format!("a time {:.3} s away", left.as_secs_f64())
         }
         Wait::File => "an operation on a file".to_owned(),

@@ -7,8 +7,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use completion_port::{Batch, ErrorKind};
@@ -17,6 +16,7 @@ use crate::context;
 use crate::runtime::Handle;
 use crate::shared::Shared;
 use crate::state::threads::Threads;
+use crate::sync::{self, JoinHandle, Mutex};
 
 /// How often the manager tries again if the system refuses a thread, and looks whether threads are
 /// still blocked.
@@ -92,7 +92,7 @@ impl Pool {
         let manager = {
             let shared = Arc::downgrade(shared);
             let name = format!("{}-manager", shared_name(&shared));
-            thread::Builder::new().name(name).spawn(move || manage(&shared))?
+            sync::start_thread(name, None, move || manage(&shared))?
         };
         shared.pool.counts.set_manager(manager.thread().clone());
         *shared.pool.manager.lock().unwrap_or_else(PoisonError::into_inner) = Some(manager);
@@ -146,11 +146,8 @@ fn add_thread(shared: &Arc<Shared>) -> io::Result<()> {
     }
     let thread = {
         let shared = Arc::clone(shared);
-        let mut thread = thread::Builder::new().name(pool.config.name.clone());
-        if let Some(bytes) = pool.config.stack_size {
-            thread = thread.stack_size(bytes);
-        }
-        thread.spawn(move || work(&shared))
+        let PoolConfig { name, stack_size, .. } = &pool.config;
+        sync::start_thread(name.clone(), *stack_size, move || work(&shared))
     };
     match thread {
         Ok(thread) => {
@@ -181,7 +178,7 @@ fn manage(weak: &Weak<Shared>) {
         if pool.idle() > 0 {
             since = None;
             drop(shared);
-            thread::park();
+            sync::park();
             continue;
         }
         let is_full = pool.counts.is_full();
@@ -189,7 +186,7 @@ fn manage(weak: &Weak<Shared>) {
             continue;
         }
         // No thread can be started, or there may be no more: look again soon.
-        let now = Instant::now();
+        let now = sync::now();
         let packets = shared.port.stats().packets.total();
         // Nobody else notes for how long the threads have been at work.
         drop(shared.port.thread_stats());
@@ -205,7 +202,7 @@ fn manage(weak: &Weak<Shared>) {
             }
         }
         drop(shared);
-        thread::park_timeout(PAUSE);
+        sync::park_timeout(PAUSE);
     }
 }
 
@@ -218,7 +215,7 @@ fn end_tasks(shared: &Weak<Shared>) {
             return;
         }
         drop(shared);
-        thread::park();
+        sync::park();
     }
 }
 
@@ -264,7 +261,7 @@ fn work(shared: &Arc<Shared>) {
             Err(error) if error.kind() == ErrorKind::Closed => break,
             // The system refuses to report what is ready, which may pass. Tasks that are woken
             // otherwise continue.
-            Err(_) => thread::park_timeout(PAUSE),
+            Err(_) => sync::park_timeout(PAUSE),
         }
         if !is_idle {
             counts.come_to_wait();

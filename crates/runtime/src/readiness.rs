@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::Shutdown;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use completion_port::{Events, Id, Interest, Persistent, Registration, Source};
@@ -13,6 +13,7 @@ use crate::context;
 use crate::runtime::Handle;
 use crate::shared::Shared;
 use crate::state::waiters::Waiters;
+use crate::sync::{AtomicU32, Mutex};
 
 /// A direction in which tasks wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,15 +6,16 @@ use std::io;
 use std::panic::Location;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use completion_port::{BlockDetection, Port, QueueDelays};
+use completion_port::{BlockDetection, Port, PortBuilder, QueueDelays};
 
 use crate::block_on;
 use crate::context::{self, Entered};
 use crate::dump::Dump;
 use crate::pool::{Pool, PoolConfig};
-use crate::shared::Shared;
+use crate::shared::{RuntimePort, Shared};
+use crate::sync;
 use crate::task::{self, JoinHandle};
 
 /// How many threads may exist, unless the builder says otherwise.
@@ -37,6 +38,7 @@ const COMPUTING: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
+    port: PortBuilder,
     concurrency: usize,
     limit: usize,
     name: String,
@@ -97,6 +99,36 @@ impl Builder {
         self
     }
 
+    /// Builds the runtime's port from these settings. Use it for those that a runtime's builder
+    /// lacks: how files are read, how the system reports ready sockets, whether queue delays are
+    /// measured from the start.
+    ///
+    /// The other settings keep their meaning, in any order of the calls. The runtime's
+    /// [`concurrency`](Self::concurrency) and [`block_detection`](Self::block_detection) replace
+    /// those of `settings`, their defaults too. So does
+    /// [`overcommit_after`](Self::overcommit_after), unless it is `None`. A hook
+    /// ([`PortBuilder::on_no_idle`]) runs on the runtime's threads; these start others without it.
+    ///
+    /// [`build`](Self::build) fails if the system does not offer what `settings` demand.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{FileEngine, Port};
+    /// use completion_port_runtime::{Runtime, fs};
+    ///
+    /// // Without io_uring, which many containers forbid.
+    /// let settings = Port::builder().file_engine(FileEngine::Threads);
+    /// let runtime = Runtime::builder().port(settings).concurrency(2).build()?;
+    /// let manifest = runtime.block_on(fs::read("Cargo.toml"))?;
+    /// assert!(manifest.starts_with(b"[package]"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn port(mut self, settings: PortBuilder) -> Self {
+        self.port = settings;
+        self
+    }
+
     /// Starts the runtime's threads.
     ///
     /// # Errors
@@ -104,8 +136,16 @@ impl Builder {
     /// Those of [`PortBuilder::build`](completion_port::PortBuilder::build), or that of the system
     /// if it refuses the first thread.
     pub fn build(self) -> io::Result<Runtime> {
-        let Self { concurrency, limit, name, stack_size, block_detection, computing } = self;
-        let mut port = Port::builder().concurrency(concurrency).block_detection(block_detection);
+        self.build_by(PortBuilder::build)
+    }
+
+    /// Starts the runtime's threads at the port that `build` makes of the settings.
+    pub(crate) fn build_by(
+        self,
+        build: impl FnOnce(PortBuilder) -> completion_port::Result<RuntimePort>,
+    ) -> io::Result<Runtime> {
+        let Self { port, concurrency, limit, name, stack_size, block_detection, computing } = self;
+        let mut port = port.concurrency(concurrency).block_detection(block_detection);
         if let Some(time) = computing {
             port = port.overcommit_after(time);
         }
@@ -116,7 +156,7 @@ impl Builder {
         // One more waits while these run.
         let least = (running + 1).min(limit);
         let pool = Pool::new(PoolConfig { name, stack_size, limit, least });
-        let shared = Arc::new(Shared::new(port, pool)?);
+        let shared = Arc::new(Shared::new(build(port)?, pool));
         Pool::start(&shared)?;
         Ok(Runtime { handle: Handle(shared), has_ended: false })
     }
@@ -181,6 +221,7 @@ impl Runtime {
     /// Returns the default settings.
     pub fn builder() -> Builder {
         Builder {
+            port: Port::builder(),
             concurrency: 0,
             limit: LIMIT,
             name: "runtime".to_owned(),
@@ -247,7 +288,7 @@ impl Runtime {
 
 /// Ends the runtime. Returns whether all tasks and threads have ended.
 fn end(shared: &Arc<Shared>, how: Shutdown, timeout: Option<Duration>) -> bool {
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let deadline = timeout.and_then(|timeout| sync::now().checked_add(timeout));
     if shared.is_forked() {
         // The tasks and threads are the parent's.
         return false;

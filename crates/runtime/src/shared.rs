@@ -1,10 +1,10 @@
 //! What a runtime's threads, tasks and handles share: the port, and what its packets do.
 
 use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use completion_port::{Outcome, Packet, Port, PortBuilder, Result};
+use completion_port::{Outcome, Packet, Port};
 
 use crate::activity::{SocketList, ThreadList};
 use crate::context;
@@ -13,6 +13,7 @@ use crate::pool::Pool;
 use crate::readiness::SocketState;
 use crate::state::contain;
 use crate::state::ending::{Ending, Phase};
+use crate::sync::{self, Mutex};
 use crate::task::{Runnable, TaskList};
 use crate::time::{self, Timer, Timers};
 
@@ -26,8 +27,11 @@ pub(crate) enum Message {
     File(Arc<Pending>, Outcome),
 }
 
+/// The port of a runtime.
+pub(crate) type RuntimePort = Port<Arc<SocketState>, Message>;
+
 pub(crate) struct Shared {
-    pub(crate) port: Port<Arc<SocketState>, Message>,
+    pub(crate) port: RuntimePort,
     pub(crate) pool: Pool,
     pub(crate) tasks: TaskList,
     pub(crate) timers: Timers,
@@ -46,21 +50,21 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(builder: PortBuilder, pool: Pool) -> Result<Self> {
+    pub(crate) fn new(port: RuntimePort, pool: Pool) -> Self {
         static LAST: AtomicU16 = AtomicU16::new(0);
-        Ok(Self {
-            port: builder.build()?,
+        Self {
+            port,
             pool,
             tasks: TaskList::default(),
             timers: Timers::default(),
             ending: Ending::new(),
             threads: ThreadList::default(),
             sockets: SocketList::default(),
-            built_at: Instant::now(),
+            built_at: sync::now(),
             number: LAST.fetch_add(1, SeqCst),
             refused: Mutex::new(Vec::new()),
             process: std::process::id(),
-        })
+        }
     }
 
     /// Returns whether the port was closed.

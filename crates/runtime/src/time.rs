@@ -18,6 +18,7 @@ use crate::readiness::no_runtime;
 use crate::shared::{Message, Shared};
 use crate::state;
 use crate::state::places::Places;
+use crate::sync;
 
 /// A timer of the port, and the task that waits for it.
 pub(crate) type Timer = state::timer::Timer<TimerId>;
@@ -30,8 +31,7 @@ pub(crate) struct Timers([Places<Arc<Timer>>; 16]);
 impl Timers {
     /// Returns the part that a timer belongs to.
     fn part(&self, timer: &Arc<Timer>) -> &Places<Arc<Timer>> {
-        // The lowest bits of addresses are alike.
-        &self.0[(Arc::as_ptr(timer).addr() >> 7) % self.0.len()]
+        &self.0[sync::part_of(Arc::as_ptr(timer), self.0.len())]
     }
 
     /// Wakes the tasks that wait for a timer. Their next poll panics.
@@ -46,12 +46,12 @@ impl Timers {
 
 /// Handles the message of an expired timer.
 pub(crate) fn expire(shared: &Shared, timer: &Arc<Timer>, generation: u32) {
-    timer.expire(generation, Instant::now(), |at, next| set(shared, at, timer, next));
+    timer.expire(generation, sync::now(), |at, next| set(shared, at, timer, next));
 }
 
 /// Sets a timer of the port. `None` if the port is closed or out of memory.
 fn set(shared: &Shared, at: Instant, timer: &Arc<Timer>, generation: u32) -> Option<TimerId> {
-    shared.port.post_at(at, Message::Timer(Arc::clone(timer), generation)).ok()
+    shared.port.post_at(sync::deadline(at), Message::Timer(Arc::clone(timer), generation)).ok()
 }
 
 /// A timer that was polled.
@@ -107,7 +107,7 @@ impl Sleep {
     /// Returns whether its time has come.
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
-        Instant::now() >= self.deadline
+        sync::now() >= self.deadline
     }
 
     /// Moves the deadline, even after it has passed.
@@ -129,7 +129,7 @@ impl Future for Sleep {
     /// Outside a runtime, and after the runtime has ended. A task that waits when its runtime ends
     /// is woken, and then panics here.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if Instant::now() >= self.deadline {
+        if sync::now() >= self.deadline {
             return Poll::Ready(());
         }
         if self.started.is_none() {
@@ -172,7 +172,7 @@ impl fmt::Debug for Sleep {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn sleep(duration: Duration) -> Sleep {
-    sleep_until(far(Instant::now(), duration))
+    sleep_until(far(sync::now(), duration))
 }
 
 /// Waits until a time. See [`sleep`].
@@ -268,7 +268,7 @@ impl Interval {
     pub async fn tick(&mut self) -> Instant {
         Pin::new(&mut self.next).await;
         let tick = self.next.deadline();
-        let late = Instant::now().saturating_duration_since(tick);
+        let late = sync::now().saturating_duration_since(tick);
         let missed = late.as_nanos() / self.period.as_nanos().max(1);
         let missed = u32::try_from(missed).unwrap_or(u32::MAX);
         self.next.reset(tick + self.period.saturating_mul(missed.saturating_add(1)));
@@ -297,5 +297,5 @@ impl Interval {
 /// ```
 pub fn interval(period: Duration) -> Interval {
     assert!(!period.is_zero(), "an interval of zero would never wait");
-    Interval { period, next: sleep_until(Instant::now()) }
+    Interval { period, next: sleep_until(sync::now()) }
 }

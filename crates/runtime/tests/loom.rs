@@ -30,4 +30,8 @@ mod sync {
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 
     pub(crate) use crate::parking::{Thread, current, park};
+
+    pub(crate) fn now() -> std::time::Instant {
+        std::time::Instant::now()
+    }
 }

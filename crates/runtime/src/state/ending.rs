@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use crate::state::lock;
-use crate::sync::{AtomicU8, Condvar, Mutex};
+use crate::sync::{AtomicU8, Condvar, Mutex, now};
 
 /// How far a runtime has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,7 +79,7 @@ impl Ending {
     ) -> bool {
         let mut guard = lock(&self.mutex);
         while !condition() {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(now()));
             if left == Some(Duration::ZERO) {
                 return false;
             }
