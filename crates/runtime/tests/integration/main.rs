@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod attribute;
+mod chat;
 mod dump;
 mod ending;
 mod examples;

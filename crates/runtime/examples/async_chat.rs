@@ -1,6 +1,6 @@
 //! A chat: every line that a client sends goes to all others, with the sender's number.
 //!
-//! `cargo run -p completion-port-runtime --example chat 127.0.0.1:7000`, and then some
+//! `cargo run -p completion-port-runtime --example async_chat 127.0.0.1:7000`, and then some
 //! `nc 127.0.0.1 7000`. A client that reads too slowly is disconnected, so that it neither holds up
 //! the others nor fills the memory.
 

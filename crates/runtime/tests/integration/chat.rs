@@ -1,7 +1,5 @@
 //! The chat among the examples, with real clients that check every line.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -9,7 +7,7 @@ use std::time::Duration;
 use completion_port_runtime::Runtime;
 use completion_port_runtime::net::TcpListener;
 
-#[path = "../examples/chat.rs"]
+#[path = "../../examples/async_chat.rs"]
 mod chat;
 
 const LIMIT: Duration = Duration::from_secs(60);
