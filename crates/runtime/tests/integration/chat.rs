@@ -8,7 +8,7 @@ use completion_port_runtime::Runtime;
 use completion_port_runtime::net::TcpListener;
 
 #[path = "../../examples/async_chat.rs"]
-mod chat;
+mod server;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -51,7 +51,7 @@ fn clients_hear_each_other_whoever_leaves_or_is_slow() {
     let runtime = Runtime::builder().concurrency(2).build().unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
-    drop(runtime.spawn(chat::serve(listener)));
+    drop(runtime.spawn(server::serve(listener)));
     let mut clients = Vec::new();
     (0..4).for_each(|_| come(address, &mut clients));
     let [first, second, third, slow] = &mut clients[..] else { unreachable!() };
