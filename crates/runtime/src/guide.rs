@@ -104,11 +104,14 @@
 //! | `signal::ctrl_c`, `signal::unix::signal(kind)` | [`signal::ctrl_c`](crate::signal::ctrl_c); on Unix `signal::Signal` |
 //! | `runtime::RuntimeMetrics`, `Handle::dump` | [`Handle::metrics`](crate::Handle::metrics), [`Handle::dump`](crate::Handle::dump), without an unstable flag |
 //!
-//! A crate that calls tokio's own `net`, `time` or `spawn` needs tokio's runtime, which
-//! then runs in the same process, on its own threads.
+//! A crate that calls tokio's own `net`, `time` or `spawn`, such as axum, reqwest, sqlx or tonic,
+//! needs tokio's runtime, which then runs in the same process, on its own threads. With the feature
+//! `tokio-compat`, `Builder::tokio_compat` starts it, and all tasks run in its context. The module
+//! `compat` says what runs where, and what may block.
 //!
 //! | feature | |
 //! |---|---|
 //! | `hyper` | hyper's traits for streams, halves, timers and tasks |
+//! | `tokio-compat` | a tokio runtime as well, in whose context tasks run |
 //! | `tokio-io` | tokio's traits for streams, halves and [`FileStream`](crate::fs::FileStream) |
 //! | `tracing` | a warning when every thread is blocked |

@@ -61,6 +61,8 @@
 
 mod activity;
 mod block_on;
+#[cfg(feature = "tokio-compat")]
+pub mod compat;
 mod context;
 mod dump;
 mod file_stream;

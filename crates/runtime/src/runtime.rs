@@ -45,6 +45,8 @@ pub struct Builder {
     stack_size: Option<usize>,
     block_detection: BlockDetection,
     computing: Option<Duration>,
+    #[cfg(feature = "tokio-compat")]
+    pub(crate) has_tokio: bool,
 }
 
 impl Builder {
@@ -144,7 +146,10 @@ impl Builder {
         self,
         build: impl FnOnce(PortBuilder) -> completion_port::Result<RuntimePort>,
     ) -> io::Result<Runtime> {
-        let Self { port, concurrency, limit, name, stack_size, block_detection, computing } = self;
+        #[cfg(feature = "tokio-compat")]
+        let has_tokio = self.has_tokio;
+        let Self { port, concurrency, limit, name, stack_size, block_detection, computing, .. } =
+            self;
         let mut port = port.concurrency(concurrency).block_detection(block_detection);
         if let Some(time) = computing {
             port = port.overcommit_after(time);
@@ -155,9 +160,15 @@ impl Builder {
         };
         // One more waits while these run.
         let least = (running + 1).min(limit);
+        #[cfg(feature = "tokio-compat")]
+        let tokio = crate::compat::Settings { workers: running, name: name.clone(), stack_size };
         let pool = Pool::new(PoolConfig { name, stack_size, limit, least });
         let shared = Arc::new(Shared::new(build(port)?, pool));
-        Pool::start(&shared)?;
+        #[cfg(feature = "tokio-compat")]
+        if has_tokio {
+            crate::compat::Tokio::start(&shared, tokio)?;
+        }
+        Pool::start(&shared).inspect_err(|_| shared.end_tokio(None))?;
         Ok(Runtime { handle: Handle(shared), has_ended: false })
     }
 }
@@ -228,6 +239,8 @@ impl Runtime {
             stack_size: None,
             block_detection: BlockDetection::default(),
             computing: Some(COMPUTING),
+            #[cfg(feature = "tokio-compat")]
+            has_tokio: false,
         }
     }
 
@@ -308,6 +321,8 @@ fn end(shared: &Arc<Shared>, how: Shutdown, timeout: Option<Duration>) -> bool {
         shared.pool.join();
     }
     shared.drop_refused();
+    // After the tasks, whose destructors may use it.
+    shared.end_tokio(deadline);
     has_ended
 }
 
@@ -413,6 +428,7 @@ impl Handle {
     /// If the future panics.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _entered = self.enter();
+        let _in_tokio = self.0.enter_tokio();
         if context::is_in_pool(&self.0) {
             return self.0.port.blocking(|| block_on::block_on(future));
         }

@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     refused: Mutex<Vec<Message>>,
     /// The process that has the threads.
     process: u32,
+    #[cfg(feature = "tokio-compat")]
+    pub(crate) tokio: crate::compat::Tokio,
 }
 
 impl Shared {
@@ -64,6 +66,8 @@ impl Shared {
             number: LAST.fetch_add(1, SeqCst),
             refused: Mutex::new(Vec::new()),
             process: std::process::id(),
+            #[cfg(feature = "tokio-compat")]
+            tokio: crate::compat::Tokio::default(),
         }
     }
 
@@ -75,6 +79,26 @@ impl Shared {
     /// Returns whether this process is a forked child, which has none of the threads.
     pub(crate) fn is_forked(&self) -> bool {
         self.process != std::process::id()
+    }
+
+    /// Enters the context of the tokio runtime, if there is one, until the guard is dropped.
+    #[cfg(feature = "tokio-compat")]
+    pub(crate) fn enter_tokio(&self) -> Option<tokio::runtime::EnterGuard<'_>> {
+        self.tokio.enter()
+    }
+
+    #[cfg(not(feature = "tokio-compat"))]
+    #[allow(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) fn enter_tokio(&self) -> Option<()> {
+        None
+    }
+
+    /// Shuts the tokio runtime down, if there is one.
+    pub(crate) fn end_tokio(&self, deadline: Option<Instant>) {
+        #[cfg(feature = "tokio-compat")]
+        self.tokio.end(self, deadline);
+        #[cfg(not(feature = "tokio-compat"))]
+        let _ = deadline;
     }
 
     /// Refuses new tasks from now on.
@@ -128,6 +152,7 @@ impl Shared {
 
     /// Drops what the port has refused, and what it refuses meanwhile.
     pub(crate) fn drop_refused(&self) {
+        let _in_tokio = self.enter_tokio();
         loop {
             let refused =
                 std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner));

@@ -21,6 +21,9 @@ extern crate port_in_turns as completion_port;
 mod activity;
 #[path = "../src/block_on.rs"]
 mod block_on;
+#[cfg(feature = "tokio-compat")]
+#[path = "../src/compat.rs"]
+mod compat;
 #[path = "../src/context.rs"]
 mod context;
 #[path = "../src/dump.rs"]

@@ -4,6 +4,8 @@
 
 mod attribute;
 mod chat;
+#[cfg(feature = "tokio-compat")]
+mod compat;
 mod dump;
 mod ending;
 mod examples;

@@ -1,0 +1,303 @@
+//! The tokio runtime next to ours: what runs where, what blocking stops, nesting and the end.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use completion_port_runtime::net::{TcpListener, TcpStream};
+use completion_port_runtime::{Handle, Runtime, Shutdown, sleep, spawn, spawn_blocking};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// A failure, not a measurement: nothing takes this long on any machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn runtime(concurrency: usize) -> Runtime {
+    Runtime::builder().concurrency(concurrency).thread_name("it").tokio_compat().build().unwrap()
+}
+
+fn thread_name() -> String {
+    thread::current().name().unwrap_or_default().to_owned()
+}
+
+/// Connects two of tokio's streams.
+async fn tokio_pair() -> (tokio::net::TcpStream, tokio::net::TcpStream) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    (near, listener.accept().await.unwrap().0)
+}
+
+#[test]
+fn sockets_and_timers_of_tokio_work_in_our_tasks() {
+    let runtime = runtime(2);
+    runtime.block_on(async {
+        let (mut near, mut far) = tokio_pair().await;
+        let echo = spawn(async move {
+            assert_eq!(thread_name(), "it");
+            let mut buffer = vec![0; 1000];
+            let mut all = 0;
+            while let Ok(read @ 1..) = far.read(&mut buffer).await {
+                far.write_all(&buffer[..read]).await.unwrap();
+                all += read;
+            }
+            all
+        });
+        let sent: Vec<u8> = (0..100_000_u32).map(|it| it.to_le_bytes()[0]).collect();
+        let mut received = Vec::new();
+        for part in sent.chunks(7777) {
+            near.write_all(part).await.unwrap();
+            let mut back = vec![0; part.len()];
+            tokio::time::timeout(LIMIT, near.read_exact(&mut back)).await.unwrap().unwrap();
+            received.extend(back);
+        }
+        assert!(sent == received, "other bytes came back");
+        drop(near);
+        assert_eq!(echo.await.unwrap(), sent.len());
+        let never = std::future::pending::<()>();
+        let elapsed = spawn(tokio::time::timeout(Duration::from_millis(1), never)).await.unwrap();
+        assert!(elapsed.is_err());
+    });
+}
+
+#[test]
+fn tasks_of_each_runtime_run_on_its_own_threads() {
+    let runtime = runtime(2);
+    let names = runtime.block_on(async {
+        let ours = spawn(async { thread_name() }).await.unwrap();
+        let our_blocking = spawn_blocking(|| {
+            // It is in both contexts.
+            tokio::runtime::Handle::current();
+            drop(Handle::current());
+            thread_name()
+        });
+        let of_tokio = tokio::spawn(async {
+            // A task of tokio reaches our runtime, and ours tokio again.
+            let inner = spawn(async { tokio::spawn(async { thread_name() }).await.unwrap() });
+            (thread_name(), inner.await.unwrap())
+        });
+        let (of_tokio, inner) = of_tokio.await.unwrap();
+        [ours, our_blocking.await.unwrap(), of_tokio, inner]
+    });
+    assert_eq!(names, ["it", "it", "it-tokio", "it-tokio"]);
+}
+
+#[test]
+fn a_task_of_ours_that_blocks_stops_no_other_one() {
+    const TASKS: usize = 2;
+    let runtime = runtime(TASKS);
+    runtime.block_on(async {
+        let (mut near, mut far) = tokio_pair().await;
+        let all_block = Arc::new(Barrier::new(TASKS + 1));
+        let (release, released) = mpsc::channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        let blockers: Vec<_> = (0..TASKS)
+            .map(|_| {
+                let (all_block, released) = (Arc::clone(&all_block), Arc::clone(&released));
+                spawn(async move {
+                    all_block.wait();
+                    released.lock().unwrap().recv_timeout(LIMIT).unwrap();
+                })
+            })
+            .collect();
+        all_block.wait();
+        // As many tasks block as may run. These two use tokio's sockets and timers meanwhile.
+        let quick = spawn(async move {
+            let mut byte = [0];
+            far.read_exact(&mut byte).await.unwrap();
+            (0..TASKS).for_each(|_| release.send(()).unwrap());
+            byte
+        });
+        spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            near.write_all(b"x").await.unwrap();
+            near
+        })
+        .await
+        .unwrap();
+        assert_eq!(&quick.await.unwrap(), b"x");
+        for blocker in blockers {
+            blocker.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_task_of_tokio_that_blocks_stops_tokio_but_not_ours() {
+    // tokio has one worker.
+    let runtime = runtime(1);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let note = |event| {
+        let events = Arc::clone(&events);
+        move || events.lock().unwrap().push(event)
+    };
+    let (begun, is_begun) = tokio::sync::oneshot::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let (of_tokio, on_tokio, ours) = (note("tokio's"), note("on tokio's timer"), note("ours"));
+    runtime.block_on(async {
+        let blocker = tokio::spawn(async move {
+            begun.send(()).unwrap();
+            released.recv_timeout(LIMIT).unwrap();
+        });
+        is_begun.await.unwrap();
+        let second = tokio::spawn(async move { of_tokio() });
+        let waits_for_tokio = spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            on_tokio();
+        });
+        // Our sockets and timers work, in a task of ours.
+        let quick = spawn(async move {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (far, _) = listener.accept().await.unwrap();
+            sleep(Duration::from_millis(20)).await;
+            far.write_all(b"x").await.unwrap();
+            near.read_exact(&mut [0]).await.unwrap();
+            ours();
+            release.send(()).unwrap();
+        });
+        quick.await.unwrap();
+        blocker.await.unwrap();
+        second.await.unwrap();
+        waits_for_tokio.await.unwrap();
+    });
+    assert_eq!(events.lock().unwrap()[0], "ours");
+    assert_eq!(events.lock().unwrap().len(), 3);
+}
+
+#[test]
+fn a_task_of_tokio_moves_what_blocks_to_ours() {
+    let runtime = runtime(1);
+    let (release, released) = mpsc::channel::<()>();
+    runtime.block_on(async {
+        let blocker = tokio::spawn(async move {
+            // It blocks a thread of ours, and tokio's only worker continues.
+            spawn(async move { released.recv_timeout(LIMIT) }).await.unwrap().unwrap();
+        });
+        tokio::spawn(async move { release.send(()).unwrap() }).await.unwrap();
+        blocker.await.unwrap();
+    });
+}
+
+#[test]
+fn block_on_may_be_nested_in_both_runtimes() {
+    let runtime = runtime(1);
+    let answers = runtime.block_on(async {
+        // tokio's, in a task of ours.
+        let one = spawn(async {
+            let tokio = tokio::runtime::Handle::current();
+            tokio.block_on(async { tokio::spawn(async { 1 }).await.unwrap() })
+        });
+        // Ours, in a task of tokio.
+        let two = tokio::spawn(async {
+            Handle::current().block_on(async { spawn(async { 2 }).await.unwrap() })
+        });
+        // Ours, in a task of ours, on tokio's timer.
+        let three = spawn(async {
+            Handle::current().block_on(async {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                tokio::task::block_in_place(|| 3)
+            })
+        });
+        [one.await.unwrap(), two.await.unwrap(), three.await.unwrap()]
+    });
+    assert_eq!(answers, [1, 2, 3]);
+}
+
+/// Notes, when dropped, whether a task of tokio can be spawned there and ends.
+struct Spawns(Arc<Mutex<Vec<&'static str>>>, &'static str);
+
+impl Drop for Spawns {
+    fn drop(&mut self) {
+        let tokio = tokio::runtime::Handle::current();
+        let is_spawned = tokio.block_on(tokio.spawn(async { true })).unwrap();
+        assert!(is_spawned);
+        self.0.lock().unwrap().push(self.1);
+    }
+}
+
+#[test]
+fn destructors_of_our_tasks_can_use_tokio_which_ends_last() {
+    struct Notes(Arc<Mutex<Vec<&'static str>>>);
+    impl Drop for Notes {
+        fn drop(&mut self) {
+            self.0.lock().unwrap().push("tokio's");
+        }
+    }
+    for how in [Shutdown::Abort, Shutdown::Drain] {
+        let runtime = runtime(2);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let (notes, spawns) = (Notes(Arc::clone(&order)), Spawns(Arc::clone(&order), "ours"));
+        let (begun, is_begun) = mpsc::channel();
+        let also_begun = begun.clone();
+        runtime.handle().tokio().unwrap().spawn(async move {
+            let _notes = notes;
+            also_begun.send(()).unwrap();
+            std::future::pending::<()>().await;
+        });
+        drop(runtime.spawn(async move {
+            let _spawns = spawns;
+            begun.send(()).unwrap();
+            if how == Shutdown::Abort {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }));
+        (0..2).for_each(|_| is_begun.recv_timeout(LIMIT).unwrap());
+        assert!(runtime.shutdown(how, None));
+        assert_eq!(*order.lock().unwrap(), ["ours", "tokio's"], "{how:?}");
+    }
+}
+
+#[test]
+fn a_runtime_may_be_dropped_in_every_context() {
+    // In a task of the tokio runtime it has started, which cannot wait for itself.
+    let one = runtime(1);
+    let (sender, receiver) = mpsc::channel();
+    let (dropped, is_dropped) = mpsc::channel();
+    one.handle().tokio().unwrap().spawn(async move {
+        drop::<Runtime>(receiver.recv().unwrap());
+        dropped.send(()).unwrap();
+    });
+    sender.send(one).unwrap();
+    is_dropped.recv_timeout(LIMIT).unwrap();
+    // In one of its tasks.
+    let own = runtime(1);
+    let (sender, receiver) = mpsc::channel();
+    let (dropped, is_dropped) = mpsc::channel();
+    drop(own.spawn(async move {
+        drop::<Runtime>(receiver.recv().unwrap());
+        dropped.send(()).unwrap();
+    }));
+    sender.send(own).unwrap();
+    is_dropped.recv_timeout(LIMIT).unwrap();
+    // In another tokio runtime, where a drop of a tokio runtime panics.
+    let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    other.block_on(async { drop(runtime(1)) });
+}
+
+#[test]
+fn a_shutdown_does_not_wait_longer_for_tokio_than_it_may() {
+    let runtime = runtime(1);
+    let (begun, is_begun) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&has_ended);
+    runtime.handle().tokio().unwrap().spawn(async move {
+        begun.send(()).unwrap();
+        released.recv_timeout(LIMIT).unwrap();
+        ended.store(true, SeqCst);
+    });
+    is_begun.recv_timeout(LIMIT).unwrap();
+    // The result is about our tasks only.
+    assert!(runtime.shutdown(Shutdown::Abort, Some(Duration::from_millis(100))));
+    assert!(!has_ended.load(SeqCst), "it has waited for a task of tokio");
+    release.send(()).unwrap();
+}
+
+#[test]
+fn without_the_setting_there_is_no_tokio() {
+    let runtime = Runtime::new().unwrap();
+    assert!(runtime.handle().tokio().is_none());
+    let is_in_tokio = runtime.spawn(async { tokio::runtime::Handle::try_current().is_ok() });
+    assert!(!runtime.block_on(is_in_tokio).unwrap());
+}
