@@ -58,6 +58,32 @@ fn clients_are_answered_although_handlers_block() {
     end(server);
 }
 
+/// The server runs as many handlers as there are processors. If one that blocks counted, no other
+/// request would be answered here.
+#[test]
+fn requests_are_answered_while_as_many_handlers_block_as_may_run() {
+    let server = server();
+    let address = server.address;
+    let most = thread::available_parallelism().unwrap().get();
+    let blocked: Vec<_> = (0..most)
+        .map(|_| thread::spawn(move || request(&mut connect(address), "GET /wait", b"")))
+        .collect();
+    let mut stream = connect(address);
+    let all = (200, format!("{most}\n").into_bytes());
+    while request(&mut stream, "GET /waiting", b"") != all {
+        thread::yield_now();
+    }
+    // All of them block now, until a handler below releases them.
+    let quick: Vec<_> = (0..8).map(|seed| thread::spawn(move || exchange(address, seed))).collect();
+    quick.into_iter().for_each(|client| client.join().unwrap());
+    assert!(blocked.iter().all(|client| !client.is_finished()));
+    assert_eq!(request(&mut stream, "GET /release", b""), all);
+    for client in blocked {
+        assert_eq!(client.join().unwrap(), (200, b"released\n".to_vec()));
+    }
+    end(server);
+}
+
 #[test]
 fn rude_clients_end_only_themselves() {
     let mut server = server();

@@ -6,10 +6,13 @@
 //! - `GET /` answers immediately.
 //! - `GET /slow` sleeps for 5 ms by `std::thread::sleep`, as a synchronous driver would. Other
 //!   requests are answered meanwhile.
+//! - `GET /wait` blocks on a channel until the handler of `GET /release` sends to it.
+//! - `GET /waiting` answers how many handlers block there.
 //! - `POST /echo` answers with the body.
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use completion_port_runtime::net::{TcpListener, TcpStream};
@@ -24,6 +27,29 @@ use hyper::{Method, Request, Response, StatusCode};
 /// A body may have this many bytes.
 const MOST: usize = 1 << 20;
 
+/// How long a request waits to be released.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Releases the handlers that wait.
+static WAITING: Mutex<Vec<mpsc::Sender<()>>> = Mutex::new(Vec::new());
+
+fn waiting() -> MutexGuard<'static, Vec<mpsc::Sender<()>>> {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Blocks until another handler releases this one. Returns whether it did.
+fn wait() -> bool {
+    let (release, released) = mpsc::channel();
+    waiting().push(release);
+    released.recv_timeout(PATIENCE).is_ok()
+}
+
+/// Releases all handlers that wait, and returns how many there were.
+fn release() -> usize {
+    // A handler that has lost its patience has dropped its end of the channel.
+    waiting().drain(..).filter(|handler| handler.send(()).is_ok()).count()
+}
+
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let status = |status, text: &'static str| {
         let mut response = Response::new(Full::from(text));
@@ -37,6 +63,10 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
             std::thread::sleep(Duration::from_millis(5));
             Response::new(Full::from("slept\n"))
         }
+        (&Method::GET, "/wait") if wait() => Response::new(Full::from("released\n")),
+        (&Method::GET, "/wait") => status(StatusCode::SERVICE_UNAVAILABLE, "nobody released it\n"),
+        (&Method::GET, "/waiting") => Response::new(Full::from(format!("{}\n", waiting().len()))),
+        (&Method::GET, "/release") => Response::new(Full::from(format!("{}\n", release()))),
         (&Method::POST, "/echo") => {
             match http_body_util::Limited::new(request.into_body(), MOST).collect().await {
                 Ok(body) => Response::new(Full::new(body.to_bytes())),
