@@ -1,4 +1,10 @@
 //! How far a runtime has ended, and waiting for that.
+//!
+//! Shutdown refuses new tasks, then waits for the others or aborts them. An aborted task is woken,
+//! and its next poll drops the future, on a thread of the pool. Then the port is closed, and the
+//! threads leave. The manager stays until the last task has ended, and drops those that the closed
+//! port refuses: dropping a future runs code that a waker must not run. The handle of a task reports
+//! its end after its future has been dropped.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;

@@ -1,4 +1,7 @@
 //! The tasks that wait for one direction of a socket.
+//!
+//! A call reads the count of edges, tries the system call, and waits only if the count is unchanged,
+//! under the lock that an edge takes.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Waker;
