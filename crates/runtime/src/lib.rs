@@ -66,6 +66,7 @@ pub mod compat;
 mod context;
 mod dump;
 mod file_stream;
+mod fork;
 pub mod fs;
 pub mod guide;
 pub mod net;

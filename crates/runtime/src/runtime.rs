@@ -13,6 +13,7 @@ use completion_port::{BlockDetection, Port, PortBuilder, QueueDelays};
 use crate::block_on;
 use crate::context::{self, Entered};
 use crate::dump::Dump;
+use crate::fork;
 use crate::pool::{Pool, PoolConfig};
 use crate::shared::{RuntimePort, Shared};
 use crate::sync;
@@ -146,6 +147,7 @@ impl Builder {
         self,
         build: impl FnOnce(PortBuilder) -> completion_port::Result<RuntimePort>,
     ) -> io::Result<Runtime> {
+        fork::watch();
         #[cfg(feature = "tokio-compat")]
         let has_tokio = self.has_tokio;
         let Self { port, concurrency, limit, name, stack_size, block_detection, computing, .. } =

@@ -13,6 +13,7 @@ use async_task::{ScheduleInfo, WithInfo};
 use pin_project_lite::pin_project;
 
 use crate::activity::{self, Activity, Wait};
+use crate::fork;
 use crate::shared::{Message, Shared};
 use crate::state::abort::Abort;
 use crate::state::contain;
@@ -30,6 +31,8 @@ pub(crate) struct TaskInfo {
     pub(crate) spawned_at: &'static Location<'static>,
     pub(crate) activity: Activity,
     abort: Abort,
+    /// The process that has the task.
+    forks: u32,
 }
 
 /// The tasks that have not ended. A task keeps its place until its future has been dropped, so it
@@ -158,6 +161,7 @@ where
         spawned_at,
         activity: Activity::default(),
         abort: Abort::new(),
+        forks: fork::count(),
     });
     let place = shared.tasks.places.reserve();
     let ended = Ended { shared: Arc::clone(shared), place };
@@ -186,7 +190,41 @@ where
 
 /// A spawned task: awaiting it returns the task's output.
 ///
-/// Dropping it detaches the task, which continues.
+/// Dropping it detaches the task, which continues. So does cancelling a future that awaits the
+/// handle by value; a handle that is awaited by `&mut` can be awaited again.
+///
+/// # Errors
+///
+/// A [`JoinError`] if the task panicked or was aborted. Its future has been dropped then, as it has
+/// been before the output is returned.
+///
+/// A task belongs to the process that spawned it. In a forked child, the handle of a task that had
+/// not ended reports an abort when it is polled, and the task continues in the parent.
+///
+/// # Panics
+///
+/// If it is polled after it was ready.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, spawn, time::timeout, yield_now};
+/// use std::time::Duration;
+///
+/// Runtime::new()?.block_on(async {
+///     let mut task = spawn(std::future::pending::<()>());
+///     let time = Duration::from_millis(1);
+///     assert!(timeout(time, &mut task).await.is_err()); // it still runs
+///     task.abort();
+///     assert!((&mut task).await.unwrap_err().is_aborted());
+///     assert!(task.is_finished());
+///
+///     let panicked = spawn(async { std::panic::resume_unwind(Box::new("on purpose")) });
+///     let error = panicked.await.map(|(): ()| ()).unwrap_err();
+///     assert_eq!(error.to_string(), "the task panicked: on purpose");
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[must_use = "dropping it detaches the task; `drop` says so"]
 pub struct JoinHandle<T> {
     task: Option<async_task::FallibleTask<Result<T, JoinError>, Arc<TaskInfo>>>,
@@ -221,6 +259,10 @@ impl<T> Future for JoinHandle<T> {
         let task = self.task.as_mut().expect("polled after it was ready");
         let polled = Pin::new(task).poll(context);
         if polled.is_pending() {
+            if self.abort.info.forks != fork::count() {
+                // The parent's threads run the task. Its drop detaches what this process has of it.
+                return Poll::Ready(Err(JoinError(Reason::Aborted)));
+            }
             activity::note(Wait::Task(self.abort.info.name()));
         }
         polled.map(|result| {

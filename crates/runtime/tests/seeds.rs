@@ -30,6 +30,8 @@ mod context;
 mod dump;
 #[path = "../src/file_stream.rs"]
 mod file_stream;
+#[path = "../src/fork.rs"]
+mod fork;
 #[path = "../src/fs.rs"]
 pub mod fs;
 #[path = "../src/pool.rs"]

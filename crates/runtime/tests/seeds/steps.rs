@@ -115,7 +115,11 @@ impl World {
         self.records.with(task, |record| record.abort_begun = true);
         self.records.note(|| format!("task {task} is aborted"));
         abort();
-        self.records.with(task, |record| record.abort_returned = true);
+        self.records.with(task, |record| {
+            record.abort_returned = true;
+            // It is due until it has ended.
+            record.is_woken |= record.is_spawned && record.outcome.is_none();
+        });
     }
 
     fn sleep_asleep(&self, time: u64) {

@@ -1,0 +1,47 @@
+//! What a forked child has of its parent's runtime.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
+
+use completion_port_runtime::Runtime;
+
+/// The parent's threads run the task, and the child has none of them. So the child must not wait
+/// for it, and what the child does to the handle must not reach the parent.
+#[test]
+fn a_handle_in_a_forked_child_reports_an_abort() {
+    let runtime = Runtime::builder().concurrency(1).build().unwrap();
+    let (say, heard) = mpsc::channel::<u32>();
+    let mut ended = runtime.spawn(async { 1 });
+    while !ended.is_finished() {
+        std::thread::yield_now();
+    }
+    let mut blocked = runtime.spawn(async move { heard.recv().unwrap() });
+    let mut waiting = runtime.spawn(pending::<()>());
+    assert!(poll_once(&mut waiting).is_none());
+    let status = testkit::in_forked_child(|| {
+        // An output that was there before the fork is there in both.
+        let has_output = matches!(poll_once(&mut ended), Some(Ok(1)));
+        let blocked = matches!(poll_once(&mut blocked), Some(Err(error)) if error.is_aborted());
+        let waiting = matches!(poll_once(&mut waiting), Some(Err(error)) if error.is_aborted());
+        u8::from(!(has_output && blocked && waiting))
+    });
+    assert_eq!(status, 0);
+    say.send(7).unwrap();
+    assert_eq!(runtime.block_on(ended).unwrap(), 1);
+    assert_eq!(runtime.block_on(blocked).unwrap(), 7);
+    waiting.abort();
+    assert!(runtime.block_on(waiting).unwrap_err().is_aborted());
+}
+
+/// Polls a future that must be ready. Waiting for it would never end in a child.
+fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
