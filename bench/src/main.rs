@@ -31,6 +31,7 @@ mod report;
 mod rounds;
 mod run;
 mod scenario;
+mod scenarios;
 mod server;
 mod short;
 mod sink;
@@ -97,7 +98,7 @@ use crate::report::Report;
 #[command(
     version = env!("VERSION_OF_completion-port"),
     about = options::ABOUT,
-    after_help = options::help(),
+    after_help = scenarios::help(),
     args_conflicts_with_subcommands = true
 )]
 struct Arguments {

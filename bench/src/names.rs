@@ -20,6 +20,11 @@ pub(crate) mod runtimes {
     pub(crate) const SPAWN_BLOCKING: &str = "tokio_spawn_blocking";
     pub(crate) const EAGER: &str = "tokio_eager_handoff";
     pub(crate) const SMOL: &str = "smol";
+    /// Servers by hand, on the bare port and on epoll, ...
+    pub(crate) const PORT: &str = "port";
+    pub(crate) const EPOLL: &str = "epoll";
+    /// ... and programs of others.
+    pub(crate) const NGINX: &str = "nginx";
 
     /// The quantity of the zoo: 1 if a program stalls.
     pub(crate) const STALLS: &str = "stalls";

@@ -61,8 +61,9 @@ impl Remote {
             }
         }
         match traffic {
-            Traffic::Lasting | Traffic::Http(_) => {}
-            Traffic::Short => {
+            Traffic::Lasting => {}
+            Traffic::Http(http) if !http.accepts => {}
+            Traffic::Http(_) | Traffic::Short => {
                 command.arg("--accepts");
             }
             Traffic::Datagrams { sockets, .. } => {

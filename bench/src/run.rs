@@ -8,20 +8,19 @@ use std::time::{Duration, Instant};
 use crate::contenders::{self, Contender};
 use crate::enough::{Amount, Limit};
 use crate::machine::Machine;
-use crate::options::{
-    BLOCKING, COMPUTING, ECHO, FILES, IN_FLIGHT, MESSAGES, Run as Options, SCENARIOS, ZOO,
-};
+use crate::options::{BLOCKING, COMPUTING, ECHO, FILES, IN_FLIGHT, MESSAGES, Run as Options, ZOO};
 use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds;
 use crate::scenario::{Extent, Selection};
+use crate::scenarios::{self, HTTP, SHORT_HTTP};
 use crate::{Failure, called};
 use crate::{compare, first_look, in_flight, plot, posts, system, table, targets, timers};
 
 impl Options {
     fn selection(&self, descriptors: usize) -> Result<Selection, String> {
         for wanted in &self.scenario {
-            if !SCENARIOS.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted)) {
-                let names: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
+            if !scenarios::all().any(|(name, _)| name.eq_ignore_ascii_case(wanted)) {
+                let names: Vec<&str> = scenarios::all().map(|(name, _)| name).collect();
                 return Err(format!("no scenario `{wanted}`; there are {}", names.join(", ")));
             }
             if let Some(reason) = system::lacks(wanted) {
@@ -159,7 +158,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// The scenarios that need no server, and how many seconds they take; a guess, on the safe side.
-const WITHIN_THE_PROCESS: [(&str, u64); 11] = [
+const WITHIN_THE_PROCESS: [(&str, u64); 13] = [
     ("S6", 50),
     ("S7", 15),
     (FILES, 220),
@@ -171,6 +170,8 @@ const WITHIN_THE_PROCESS: [(&str, u64); 11] = [
     (COMPUTING, 150),
     (MESSAGES, 120),
     (ZOO, 200),
+    (HTTP, 300),
+    (SHORT_HTTP, 150),
 ];
 
 /// How long it takes to measure what needs no server.
@@ -208,7 +209,7 @@ fn within_the_process(
         (IN_FLIGHT, Box::new(move |step| in_flight::run(in_flight, step))),
     ];
     benches.extend(system::benches(options, &rounds));
-    benches.sort_by_key(|(name, _)| SCENARIOS.iter().position(|(scenario, _)| scenario == name));
+    benches.sort_by_key(|(name, _)| scenarios::all().position(|(scenario, _)| scenario == *name));
     for (name, run) in benches {
         if selection.wants(name) && options.compare.is_none() {
             let progress = Progress::new(name.to_owned());

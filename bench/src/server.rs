@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::contenders::{self, Listening, Server};
+use crate::contenders::{self, Listening, Server, Usage};
 use crate::flood;
 use crate::processor_time::Clock;
 use crate::sink::{self, Service, Sink};
@@ -145,7 +145,9 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let server: Arc<dyn Server> = server.map_err(|error| format!("{name}: {error}"))?.into();
     let accepted = Arc::new(Accepted::default());
     // Held for as long as the process lives.
-    let (address, _listening) = if options.accepts {
+    let (address, _listening) = if let Some(address) = server.address() {
+        (address, None)
+    } else if options.accepts {
         let listening = Listening::new().map_err(|error| format!("listener: {error}"))?;
         server.listen(&listening).map_err(|error| format!("listener: {error}"))?;
         (listening.address(), Some(listening))
@@ -233,7 +235,8 @@ fn snapshot(
     accepted: &Accepted,
     counters: Option<&Result<Counters, String>>,
 ) -> Result<Snapshot, String> {
-    let (time, processor_time) = (nanoseconds(BEGUN.elapsed()), nanoseconds(Clock::Process.now()));
+    let time = nanoseconds(BEGUN.elapsed());
+    let used = server.usage().unwrap_or_else(own_usage).map_err(|error| error.to_string())?;
     let read = sink::read();
     let counted = match counters {
         None => None,
@@ -249,17 +252,27 @@ fn snapshot(
         time,
         packets: read.packets,
         bytes: read.bytes,
-        processor_time,
-        switches: system::switches(),
-        resident: system::resident().map_err(|error| format!("resident memory: {error}"))?,
+        processor_time: used.processor_time,
+        switches: used.switches,
+        resident: used.resident,
         added: accepted.added.load(Ordering::Relaxed),
         refused: accepted.refused.load(Ordering::Relaxed),
         refusal: accepted.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        threads: system::threads(),
+        threads: used.threads,
         workers: server.workers(),
         wakes: server.wakes(),
         system_calls: counted,
         not_counted,
+    })
+}
+
+/// What this process has used up.
+fn own_usage() -> io::Result<Usage> {
+    Ok(Usage {
+        processor_time: nanoseconds(Clock::Process.now()),
+        switches: system::switches(),
+        resident: system::resident()?,
+        threads: system::threads(),
     })
 }
 

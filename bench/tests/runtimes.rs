@@ -124,6 +124,58 @@ fn handlers_that_compute_are_served_in_a_sandbox() {
     assert!(text.contains("p99 of the quick requests on ours, us"), "{text}");
 }
 
+/// The rows that have not been skipped, since the program of another project is not installed.
+fn present(mut cell: Value) -> Value {
+    let is_skipped = |row: &Value| {
+        row["failure"].as_str().is_some_and(|failure| failure.ends_with("is not installed"))
+    };
+    cell["rows"].as_array_mut().unwrap().retain(|row| !is_skipped(row));
+    cell
+}
+
+const OF_HTTP: &str = "tokio,smol,port,epoll,nginx";
+
+#[test]
+fn every_server_of_http_answers_on_connections_that_stay() {
+    let sizes = ["--connections", "5", "--rounds", "2", "--seconds", "0.05"];
+    let arguments = [&["--scenario", "R2", "--against", OF_HTTP][..], &sizes].concat();
+    let (cells, text) = run("http", &arguments);
+    let titles = ["connections that stay; closed", "connections that stay; open", "16 pipelined"];
+    assert_eq!(cells.len(), titles.len());
+    for (cell, part) in cells.iter().zip(titles) {
+        assert!(title(cell).contains(part), "{cell}");
+        assert!(rows(cell).starts_with(&["ours", "tokio", "smol", "port", "epoll"]), "{cell}");
+        assert!(rows(cell).contains(&"nginx"), "{cell}");
+        let cell = present(cell.clone());
+        assert_has(&cell, &["cpu", "rate", "p50", "p99", "threads", "resident"], 2);
+        let notes = cell["notes"].to_string();
+        if part.contains("open") {
+            assert!(notes.contains("p99, ours / tokio: "), "{notes}");
+            continue;
+        }
+        assert!(notes.contains("rate, ours / epoll: "), "{notes}");
+        if !notes.contains("wrk is not installed") {
+            assert_has(&cell, &["wrk rate", "wrk cpu"], 1);
+        }
+    }
+    assert!(text.contains("closed loop, 5 connections: cpu of ours / tokio"), "{text}");
+    assert!(text.contains("5 connections: p99 of ours / tokio"), "{text}");
+}
+
+#[test]
+fn every_server_of_http_answers_on_short_connections_in_a_sandbox() {
+    let sizes = ["--connections", "5", "--rounds", "2", "--seconds", "0.05", "--sandbox"];
+    let arguments = [&["--scenario", "R3", "--against", OF_HTTP][..], &sizes].concat();
+    let (cells, text) = run("short_http", &arguments);
+    assert_eq!(cells.len(), 2);
+    for cell in cells {
+        assert!(title(&cell).contains("connections of 10 requests"), "{cell}");
+        assert_has(&present(cell), &["cpu", "rate", "p50", "p99", "threads", "resident"], 2);
+    }
+    assert!(text.contains("ours: blocked threads by Tick"), "{text}");
+    assert!(text.contains("A latency is that of all requests of a connection."), "{text}");
+}
+
 /// The programs say who stalls; of a runtime with fewer workers than tasks that block that is known.
 #[test]
 fn the_zoo_says_who_stalls() {

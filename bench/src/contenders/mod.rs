@@ -1,7 +1,7 @@
 //! The servers that are compared: all echo the same messages in the same way, or are the same sink.
 
 use std::io;
-use std::net::{TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 
 pub(crate) use self::here::all;
 #[cfg(target_os = "linux")]
@@ -12,6 +12,7 @@ use crate::names::{
 use crate::scenario::{ACCEPTS, OFTEN, OPERATIONS};
 use crate::sink::Service;
 pub(crate) use crate::system::Listening;
+use crate::system::Switches;
 
 // Which contenders there are depends on the system. The file of each has `pub(crate) fn contender() -> Contender`.
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
@@ -22,7 +23,7 @@ mod ours;
 mod runtime;
 #[cfg(test)]
 pub(crate) mod tests;
-mod threads;
+pub(crate) mod threads;
 mod tokio;
 mod version;
 
@@ -58,6 +59,17 @@ impl Contender {
             _ => own.is_empty() || own.contains(&scenario),
         }
     }
+}
+
+/// What a server has used up so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    /// In nanoseconds.
+    pub(crate) processor_time: u64,
+    pub(crate) switches: Option<Switches>,
+    /// Memory, in bytes.
+    pub(crate) resident: u64,
+    pub(crate) threads: Option<u64>,
 }
 
 /// A server. All contenders behave in the same way.
@@ -97,6 +109,16 @@ pub(crate) trait Server: Send + Sync {
 
     /// How it detects blocked threads, and carries out operations on files, where it reports that.
     fn detected(&self) -> Option<String> {
+        None
+    }
+
+    /// Where it listens, if it is a separate process.
+    fn address(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    /// What it has used up, if it is a separate process.
+    fn usage(&self) -> Option<io::Result<Usage>> {
         None
     }
 

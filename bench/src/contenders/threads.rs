@@ -5,7 +5,7 @@ use std::thread;
 
 /// Starts a thread that serves for as long as the process lives. Should it fail, the process ends:
 /// a server with a thread too few would be measured as if nothing had happened.
-pub(super) fn spawn(
+pub(crate) fn spawn(
     name: &'static str,
     serve: impl FnOnce() -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
@@ -14,7 +14,7 @@ pub(super) fn spawn(
 }
 
 /// Ends the process if what serves has failed. The thread, or that of the task, has the contender's name.
-pub(super) fn end_with(served: io::Result<()>) {
+pub(crate) fn end_with(served: io::Result<()>) {
     let Err(error) = served else { return };
     eprintln!("{}: {error}", thread::current().name().unwrap_or("server"));
     std::process::exit(1);

@@ -95,9 +95,9 @@ impl Situation {
     }
 }
 
-/// Measures a situation with these rows; a contender without a program has a row with the reason.
-fn measure(
-    situation: &Situation,
+/// Measures these rows; a contender without a program has a row with the reason.
+pub(super) fn measure(
+    rounds: Amount,
     places: Vec<Result<Place, (String, String)>>,
     notes: Vec<String>,
     step: &mut dyn FnMut(&str),
@@ -112,7 +112,7 @@ fn measure(
             }
         }
     }
-    let mut cell = rounds::measure(&present, situation.rounds, step);
+    let mut cell = rounds::measure(&present, rounds, step);
     cell.rows.extend(lacking);
     cell.threads = Some(processors());
     cell.notes.extend(notes);
@@ -134,7 +134,7 @@ fn cell(
     let (threads, note) = situation.workers(options);
     let contenders = options.contenders(among).into_iter();
     let places = contenders.map(|it| named(it, situation.place(it, threads))).collect();
-    measure(situation, places, vec![note], step)
+    measure(situation.rounds, places, vec![note], step)
 }
 
 /// R1.
@@ -186,7 +186,7 @@ pub(super) fn blocking(options: &Options, rounds: Amount, step: &mut dyn FnMut(&
 }
 
 fn http(rate: Option<u32>, once_in: u32, work: Work) -> Traffic {
-    Traffic::Http(Http { rate, once_in, work })
+    Traffic::Http(Http { rate, once_in, work, ..Http::PLAIN })
 }
 
 /// Open loop, at half the capacity of the slowest contender. Each share of requests that block has
@@ -248,11 +248,11 @@ fn latencies(
             places.push(place.map_err(|reason| (name, reason)));
         }
     }
-    measure(&situation, places, notes, step)
+    measure(rounds, places, notes, step)
 }
 
 /// Half of a rate, to two digits or so; something, if no contender has one.
-fn half(rate: f64) -> u32 {
+pub(super) fn half(rate: f64) -> u32 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is clamped")]
     let half = (rate / 2.0).clamp(100.0, 1e6) as u32;
     if rate.is_finite() { half / 100 * 100 } else { 1000 }

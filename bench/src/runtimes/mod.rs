@@ -1,4 +1,5 @@
-//! R1, R4a, R4b, R5 and the zoo: programs whose tasks may block, on several runtimes.
+//! R1 to R6 and the zoo: programs whose tasks may block, and servers that people know, on several
+//! runtimes.
 //!
 //! Each program has one source for all runtimes ([`api::Runtime`]), and each runtime runs it in a
 //! process of its own.
@@ -7,8 +8,10 @@ mod api;
 mod cells;
 mod child;
 mod eager;
+mod foreign;
 mod messages;
 mod server;
+mod web;
 mod zoo;
 
 use std::path::PathBuf;
@@ -17,13 +20,13 @@ use std::time::Duration;
 
 use crate::enough::Amount;
 use crate::names::runtimes::{EAGER, MORE_WORKERS, OURS, SMOL, SPAWN_BLOCKING, STALLS, TOKIO};
-use crate::options::{self, ASKED_FOR, BLOCKING, COMPUTING, ECHO, INSTRUCTIONS, MESSAGES, ZOO};
+use crate::options::{self, BLOCKING, COMPUTING, ECHO, INSTRUCTIONS, MESSAGES, ZOO};
 use crate::report::{Cell, Described, Row};
 use crate::run::Bench;
+use crate::scenarios::{self, HTTP, SHORT_HTTP};
 use crate::{distance, system};
 
 pub(crate) use self::child::perform;
-pub(crate) use self::server::all as servers;
 
 /// A runtime, and how the programs use it; the version of its crate.
 #[derive(Clone, Copy, Debug)]
@@ -96,23 +99,32 @@ fn program(contender: &str) -> Result<PathBuf, String> {
     if contender == EAGER { eager::program() } else { Ok(system::own_program()) }
 }
 
-/// Whether it is one of the runtimes.
+/// All servers.
+pub(crate) fn servers() -> Vec<crate::contenders::Contender> {
+    [server::all(), web::servers()].concat()
+}
+
+/// Whether it is one of the runtimes, or another server of R2 or R3.
 pub(crate) fn is_contender(name: &str) -> bool {
     CONTENDERS.iter().any(|contender| contender.name == name)
+        || web::described().any(|described| described.name == name)
 }
 
 /// The runtimes that take part, for the report.
 pub(crate) fn described(options: &options::Run) -> Vec<Described> {
-    let is_asked = |name: &String| ASKED_FOR.iter().any(|asked| asked.eq_ignore_ascii_case(name));
-    if !options.scenario.iter().any(|name| is_asked(name) && name != INSTRUCTIONS) {
+    let is = |wanted: &str, name: &&str| wanted.eq_ignore_ascii_case(name);
+    let is_wanted = |name: &&str| options.scenario.iter().any(|wanted| is(wanted, name));
+    let asked_for = scenarios::all().map(|(name, _)| name).filter(|it| scenarios::is_asked_for(it));
+    if !asked_for.filter(|name| *name != INSTRUCTIONS).any(|name| is_wanted(&name)) {
         return Vec::new();
     }
+    let others = [HTTP, SHORT_HTTP].iter().any(is_wanted).then(web::described);
     let of = |contender: Contender| Described {
         name: format!("{} in R", contender.name),
         about: contender.about.to_owned(),
         version: contender.version.to_owned(),
     };
-    CONTENDERS.into_iter().map(of).collect()
+    CONTENDERS.into_iter().map(of).chain(others.into_iter().flatten()).collect()
 }
 
 /// The scenarios, each with what measures it.
@@ -131,8 +143,11 @@ pub(crate) fn benches(
     let (echo, messages) = (rounds(Amount::exactly(9)), rounds(Amount::exactly(9)));
     let (blocking, computing) = (exactly(7), exactly(7));
     let divided_by = if options.quick { 20 } else { 1 };
-    let of = [here.clone(), here.clone(), here.clone(), here.clone(), here];
-    let [for_echo, for_blocking, for_computing, for_messages, for_zoo] = of;
+    let web = rounds(Amount::exactly(9));
+    let of = || here.clone();
+    let [for_echo, for_blocking, for_computing, for_messages, for_zoo] =
+        [of(), of(), of(), of(), of()];
+    let [for_web, for_short] = [of(), of()];
     let zoo = rounds(Amount::exactly(3)).least;
     vec![
         (ECHO, Box::new(move |step| cells::echo(&for_echo, echo, step))),
@@ -143,6 +158,8 @@ pub(crate) fn benches(
             Box::new(move |step| measure_messages(&for_messages, messages, divided_by, step)),
         ),
         (ZOO, Box::new(move |step| measure_zoo(&for_zoo, zoo, step))),
+        (HTTP, Box::new(move |step| web::lasting(&for_web, web, step))),
+        (SHORT_HTTP, Box::new(move |step| web::short(&for_short, web, step))),
     ]
 }
 

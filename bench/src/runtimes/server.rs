@@ -91,8 +91,29 @@ impl<R: Runtime, const HTTP: bool, const OFFLOADS: bool> Server for OnRuntime<R,
         Ok(())
     }
 
-    fn listen(&self, _: &Listening) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+    /// Its connections have `TCP_NODELAY` by the listener.
+    fn listen(&self, at: &Listening) -> io::Result<()> {
+        let listener = self.runtime.listener(at.listener()?)?;
+        self.runtime.begin(async move {
+            loop {
+                match R::accept(&listener).await {
+                    Ok(stream) if HTTP => {
+                        R::detach(R::spawn(async { drop(serve::<R, OFFLOADS>(stream).await) }));
+                    }
+                    Ok(stream) => {
+                        R::detach(R::spawn(async { drop(echo::<R, OFFLOADS>(stream).await) }));
+                    }
+                    // The client has gone while its connection waited.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                    // Others would be measured with fewer connections than there are.
+                    Err(error) => {
+                        eprintln!("accept: {error}");
+                        std::process::exit(1);
+                    }
+                }
+            }
+        });
+        Ok(())
     }
 
     fn answer(&self, _: UdpSocket) -> io::Result<()> {

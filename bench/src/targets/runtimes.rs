@@ -1,14 +1,17 @@
-//! The targets of the runtime: R1, R4a, R4b, R5 and the zoo.
+//! The targets of the runtime: R1 to R6 and the zoo.
 
 use super::{Judged, floor, ratio};
 use crate::names::runtimes::{MORE_WORKERS, OURS, QUIET, SPAWN_BLOCKING, STALLS, TOKIO};
 use crate::options::{BLOCKING, COMPUTING, ECHO, MESSAGES, ZOO};
 use crate::report::{Cell, Report};
 use crate::scenario::{CPU, RATE};
+use crate::scenarios::{HTTP, SHORT_HTTP};
 use crate::statistics::{Estimate, estimate_present};
 
 /// R1: our processor time for each request, divided by tokio's.
 const ECHO_CPU: f64 = 1.0;
+/// R2 and R3: our processor time for each request, and in an open loop our p99, divided by tokio's.
+const HTTP_OF_TOKIO: f64 = 1.0;
 /// R4a, closed loop: our rate, divided by tokio's if handlers sleep, ...
 const RATE_OF_TOKIO: f64 = 5.0;
 /// ... and in every variant divided by that of tokio with as many workers; ...
@@ -37,6 +40,11 @@ fn of_cell(cell: &Cell, in_sandbox: bool) -> Vec<Judged> {
             let connections = cell.connections.unwrap_or(0);
             let what = format!("C{connections}: cpu of {OURS} / {TOKIO}");
             vec![at_most(cell, what, ratio(cell, CPU, OURS, TOKIO), ECHO_CPU)]
+        }
+        HTTP | SHORT_HTTP => {
+            let (title, quantity) = (&cell.title, &cell.compared);
+            let what = format!("{title}: {quantity} of {OURS} / {TOKIO}");
+            vec![at_most(cell, what, ratio(cell, quantity, OURS, TOKIO), HTTP_OF_TOKIO)]
         }
         BLOCKING if cell.compared == RATE => throughput(cell),
         BLOCKING => latency(cell, in_sandbox).into_iter().collect(),

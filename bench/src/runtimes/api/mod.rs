@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 pub(super) use self::ours::Ours;
@@ -17,6 +17,7 @@ mod tokio;
 pub(super) trait Runtime: Send + Sync + Sized + 'static {
     /// A connection.
     type Stream: Send + 'static;
+    type Listener: Send + Sync + 'static;
     /// The same for hyper, by the adapter that is usual for the runtime.
     type Io: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static;
     /// A task whose result another task awaits.
@@ -33,6 +34,12 @@ pub(super) trait Runtime: Send + Sync + Sized + 'static {
 
     /// Takes over a connection from outside.
     fn stream(&self, stream: TcpStream) -> io::Result<Self::Stream>;
+
+    /// Takes over a listener, which is in non-blocking mode, from outside.
+    fn listener(&self, listener: TcpListener) -> io::Result<Self::Listener>;
+
+    /// The next connection.
+    fn accept(listener: &Self::Listener) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
     fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Self::Join<T>;
 

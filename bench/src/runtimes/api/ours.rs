@@ -25,6 +25,7 @@ impl<T> Future for Join<T> {
 
 impl Runtime for Ours {
     type Stream = net::TcpStream;
+    type Listener = net::TcpListener;
     type Io = net::TcpStream;
     type Join<T: Send + 'static> = Join<T>;
 
@@ -44,6 +45,15 @@ impl Runtime for Ours {
     fn stream(&self, stream: std::net::TcpStream) -> io::Result<Self::Stream> {
         let _entered = self.0.handle().enter();
         net::TcpStream::from_std(stream)
+    }
+
+    fn listener(&self, listener: std::net::TcpListener) -> io::Result<Self::Listener> {
+        let _entered = self.0.handle().enter();
+        net::TcpListener::from_std(listener)
+    }
+
+    async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
+        Ok(listener.accept().await?.0)
     }
 
     fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Join<T> {

@@ -20,6 +20,7 @@ pub(in crate::runtimes) struct Smol;
 
 impl Runtime for Smol {
     type Stream = Async<std::net::TcpStream>;
+    type Listener = Async<std::net::TcpListener>;
     type Io = FuturesIo<Async<std::net::TcpStream>>;
     type Join<T: Send + 'static> = Task<T>;
 
@@ -47,6 +48,14 @@ impl Runtime for Smol {
 
     fn stream(&self, stream: std::net::TcpStream) -> io::Result<Self::Stream> {
         Async::new(stream)
+    }
+
+    fn listener(&self, listener: std::net::TcpListener) -> io::Result<Self::Listener> {
+        Async::new(listener)
+    }
+
+    async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
+        Ok(listener.accept().await?.0)
     }
 
     fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{self, Builder};
 
 use super::Runtime;
@@ -54,6 +54,7 @@ fn eager(workers: Option<usize>) -> io::Result<runtime::Runtime> {
 
 impl<const EAGER: bool> Runtime for OnTokio<EAGER> {
     type Stream = TcpStream;
+    type Listener = TcpListener;
     type Io = TokioIo<TcpStream>;
     type Join<T: Send + 'static> = Join<T>;
 
@@ -73,6 +74,15 @@ impl<const EAGER: bool> Runtime for OnTokio<EAGER> {
         let _entered = self.0.enter();
         stream.set_nonblocking(true)?;
         TcpStream::from_std(stream)
+    }
+
+    fn listener(&self, listener: std::net::TcpListener) -> io::Result<Self::Listener> {
+        let _entered = self.0.enter();
+        TcpListener::from_std(listener)
+    }
+
+    async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
+        Ok(listener.accept().await?.0)
     }
 
     fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Join<T> {

@@ -13,9 +13,10 @@ use crate::options::{
 };
 use crate::report::{Cell, Described};
 use crate::run::Bench;
+use crate::scenarios::{HTTP, SHORT_HTTP};
 
 /// The scenarios that are not measured here, and why.
-pub(in crate::system) const LACKS: [(&str, &str); 12] = [
+pub(in crate::system) const LACKS: [(&str, &str); 14] = [
     ("S7", "its contenders register with sets of Linux"),
     (SHORT, "its clients close sockets, of which `WSAPoll` would tell until they are taken out"),
     (ACCEPTS, "as S10"),
@@ -26,6 +27,8 @@ pub(in crate::system) const LACKS: [(&str, &str); 12] = [
     (COMPUTING, NO_RUNTIMES),
     (MESSAGES, NO_RUNTIMES),
     (ZOO, NO_RUNTIMES),
+    (HTTP, NO_RUNTIMES),
+    (SHORT_HTTP, NO_RUNTIMES),
     ("single", "its contenders wait with sets of Linux"),
     (INSTRUCTIONS, "valgrind runs no programs of Windows"),
 ];
