@@ -12,6 +12,9 @@ use users::build::example;
 use users::clients::{connect, content, ends, reset};
 use users::server::{Server, assert_rests, end};
 
+#[path = "redis/values.rs"]
+mod values;
+
 /// A reply, or a message.
 #[derive(Clone, Debug, PartialEq)]
 enum Reply {

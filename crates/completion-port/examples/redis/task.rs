@@ -1,0 +1,152 @@
+//! A client's task, for servers on a runtime.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::protocol::{Call, Caller, Progress, Session, Store};
+
+/// Read at a time.
+const PORTION: usize = 16 * 1024;
+/// Between two searches for keys that have expired and are not read: as often as Redis does it.
+pub(crate) const SWEEP: Duration = Duration::from_millis(100);
+
+/// What a runtime has for a connection. A read that is dropped loses no data.
+pub(crate) trait Link: Send {
+    fn read(&mut self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
+
+    fn write_all(&mut self, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+
+    fn sleep(time: Duration) -> impl Future<Output = ()> + Send;
+}
+
+/// Called by other clients. Only a task that has a mailbox looks at it.
+#[derive(Default)]
+struct Bell(Mutex<(bool, Option<Waker>)>);
+
+impl Bell {
+    fn ring(&self) {
+        let waker = {
+            let mut bell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            bell.0 = true;
+            bell.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether it was rung since it was asked last. If not, the task is woken when it is.
+    fn was_rung(&self, context: &Context<'_>) -> bool {
+        let mut bell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut bell.0) {
+            return true;
+        }
+        bell.1 = Some(context.waker().clone());
+        false
+    }
+}
+
+fn caller(bell: &Arc<Bell>) -> Caller {
+    let bell = Arc::downgrade(bell);
+    Box::new(move |_: Call| {
+        bell.upgrade().is_some_and(|bell| {
+            bell.ring();
+            true
+        })
+    })
+}
+
+/// Serves a client until its connection ends.
+pub(crate) async fn serve<L: Link>(mut link: L, store: Arc<Store>) -> io::Result<()> {
+    let mut session = Session::new(&store);
+    let bell = Arc::new(Bell::default());
+    let mut buffer = vec![0; PORTION];
+    loop {
+        let progress = session.execute(&|| caller(&bell));
+        if !session.output.is_empty() {
+            let mut output = std::mem::take(&mut session.output);
+            write(&mut link, &output, &session, &bell).await?;
+            // Its memory is used again.
+            output.clear();
+            session.output = output;
+            // A call during the write has been heard, and its message is still in the mailbox.
+            if session.has_mailbox() {
+                continue;
+            }
+        }
+        let until = match progress {
+            Progress::Ends => return Ok(()),
+            Progress::Full => continue,
+            Progress::Waits(until) => until,
+            Progress::Reads => None,
+        };
+        match wait::<L>(&mut link, &mut buffer, until, &session, &bell).await? {
+            Woken::Input(0) if session.is_blocked() => return Ok(()),
+            Woken::Input(0) => session.end_input(),
+            Woken::Input(read) => session.input().extend_from_slice(&buffer[..read]),
+            Woken::Otherwise => {}
+        }
+    }
+}
+
+/// Writes everything, unless the client is to be disconnected meanwhile.
+async fn write<L: Link>(
+    link: &mut L,
+    output: &[u8],
+    session: &Session,
+    bell: &Bell,
+) -> io::Result<()> {
+    let mut written = pin!(link.write_all(output));
+    poll_fn(|context| {
+        if let Poll::Ready(written) = written.as_mut().poll(context) {
+            return Poll::Ready(written);
+        }
+        // What came is collected once this is written.
+        while session.has_mailbox() && bell.was_rung(context) {
+            if session.is_cut_off() {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+enum Woken {
+    /// That many bytes.
+    Input(usize),
+    /// The mailbox has something, or the time has passed.
+    Otherwise,
+}
+
+/// Waits for input, and for what else may call the session.
+async fn wait<L: Link>(
+    link: &mut L,
+    buffer: &mut [u8],
+    until: Option<Instant>,
+    session: &Session,
+    bell: &Bell,
+) -> io::Result<Woken> {
+    if !session.has_mailbox() {
+        return link.read(buffer).await.map(Woken::Input);
+    }
+    let reads = !session.has_enough_input();
+    let mut read = pin!(link.read(buffer));
+    let mut passed = pin!(async {
+        match until {
+            Some(until) => L::sleep(until.saturating_duration_since(Instant::now())).await,
+            None => std::future::pending().await,
+        }
+    });
+    poll_fn(|context| {
+        if bell.was_rung(context) || passed.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ok(Woken::Otherwise));
+        }
+        if reads { read.as_mut().poll(context).map_ok(Woken::Input) } else { Poll::Pending }
+    })
+    .await
+}
