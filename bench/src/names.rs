@@ -25,6 +25,7 @@ pub(crate) mod runtimes {
     pub(crate) const EPOLL: &str = "epoll";
     /// ... and programs of others.
     pub(crate) const NGINX: &str = "nginx";
+    pub(crate) const REDIS_ITSELF: &str = "redis";
 
     /// The quantity of the zoo: 1 if a program stalls.
     pub(crate) const STALLS: &str = "stalls";

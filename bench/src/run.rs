@@ -12,7 +12,7 @@ use crate::options::{BLOCKING, COMPUTING, ECHO, FILES, IN_FLIGHT, MESSAGES, Run 
 use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds;
 use crate::scenario::{Extent, Selection};
-use crate::scenarios::{self, HTTP, SHORT_HTTP};
+use crate::scenarios::{self, HTTP, REDIS, SHORT_HTTP};
 use crate::{Failure, called};
 use crate::{compare, first_look, in_flight, plot, posts, system, table, targets, timers};
 
@@ -158,7 +158,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// The scenarios that need no server, and how many seconds they take; a guess, on the safe side.
-const WITHIN_THE_PROCESS: [(&str, u64); 13] = [
+const WITHIN_THE_PROCESS: [(&str, u64); 14] = [
     ("S6", 50),
     ("S7", 15),
     (FILES, 220),
@@ -172,6 +172,7 @@ const WITHIN_THE_PROCESS: [(&str, u64); 13] = [
     (ZOO, 200),
     (HTTP, 300),
     (SHORT_HTTP, 150),
+    (REDIS, 200),
 ];
 
 /// How long it takes to measure what needs no server.

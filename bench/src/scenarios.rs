@@ -1,19 +1,22 @@
-//! All scenarios: those of the options, and those of servers of HTTP.
+//! All scenarios: those of the options, and those of servers of HTTP and Redis.
 
 use crate::options::{self, ASKED_FOR, SCENARIOS};
 
 /// HTTP/1.1 on connections that stay, ...
 pub(crate) const HTTP: &str = "R2";
-/// ... and on connections of ten requests.
+/// ... on connections of ten requests, ...
 pub(crate) const SHORT_HTTP: &str = "R3";
+/// ... and the protocol of Redis.
+pub(crate) const REDIS: &str = "R6";
 
 /// They run only if asked for.
-pub(crate) const OF_SERVERS: [(&str, &str); 2] = [
+pub(crate) const OF_SERVERS: [(&str, &str); 3] = [
     (
         HTTP,
         "HTTP/1.1 on hyper, by hand and on nginx: connections that stay, and pipelined requests",
     ),
     (SHORT_HTTP, "HTTP/1.1, the same servers: connections of ten requests"),
+    (REDIS, "the protocol of Redis: SET, GET, INCR and MGET, alone and pipelined; and Redis"),
 ];
 
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -176,6 +176,23 @@ fn every_server_of_http_answers_on_short_connections_in_a_sandbox() {
     assert!(text.contains("A latency is that of all requests of a connection."), "{text}");
 }
 
+#[test]
+fn every_server_of_redis_answers_its_benchmark() {
+    let sizes = ["--connections", "5", "--rounds", "2", "--seconds", "0.01"];
+    let against = ["--scenario", "R6", "--against", "tokio,smol,port,redis"];
+    let (cells, text) = run("redis", &[&against[..], &sizes].concat());
+    assert_eq!(cells.len(), 8);
+    for (index, cell) in cells.into_iter().enumerate() {
+        let name = ["SET", "GET", "INCR", "MGET"][index % 4];
+        let together = if index < 4 { "-P 1 " } else { "-P 16 " };
+        assert!(title(&cell).starts_with(name) && title(&cell).contains(together), "{cell}");
+        assert_eq!(rows(&cell), ["ours", "tokio", "smol", "port", "redis"]);
+        // All of them, if the clients are not installed.
+        assert_has(&present(cell), &["cpu", "rate", "p50", "p99", "threads", "resident"], 2);
+    }
+    assert!(text.contains("SET; redis-benchmark -P 1 "), "{text}");
+}
+
 /// The programs say who stalls; of a runtime with fewer workers than tasks that block that is known.
 #[test]
 fn the_zoo_says_who_stalls() {

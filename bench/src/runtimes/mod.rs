@@ -10,6 +10,7 @@ mod child;
 mod eager;
 mod foreign;
 mod messages;
+mod redis;
 mod server;
 mod web;
 mod zoo;
@@ -23,7 +24,7 @@ use crate::names::runtimes::{EAGER, MORE_WORKERS, OURS, SMOL, SPAWN_BLOCKING, ST
 use crate::options::{self, BLOCKING, COMPUTING, ECHO, INSTRUCTIONS, MESSAGES, ZOO};
 use crate::report::{Cell, Described, Row};
 use crate::run::Bench;
-use crate::scenarios::{self, HTTP, SHORT_HTTP};
+use crate::scenarios::{self, HTTP, REDIS, SHORT_HTTP};
 use crate::{distance, system};
 
 pub(crate) use self::child::perform;
@@ -101,13 +102,13 @@ fn program(contender: &str) -> Result<PathBuf, String> {
 
 /// All servers.
 pub(crate) fn servers() -> Vec<crate::contenders::Contender> {
-    [server::all(), web::servers()].concat()
+    [server::all(), web::servers(), redis::servers()].concat()
 }
 
-/// Whether it is one of the runtimes, or another server of R2 or R3.
+/// Whether it is one of the runtimes, or another server of R2, R3 or R6.
 pub(crate) fn is_contender(name: &str) -> bool {
     CONTENDERS.iter().any(|contender| contender.name == name)
-        || web::described().any(|described| described.name == name)
+        || web::described().chain(redis::described()).any(|described| described.name == name)
 }
 
 /// The runtimes that take part, for the report.
@@ -118,13 +119,19 @@ pub(crate) fn described(options: &options::Run) -> Vec<Described> {
     if !asked_for.filter(|name| *name != INSTRUCTIONS).any(|name| is_wanted(&name)) {
         return Vec::new();
     }
-    let others = [HTTP, SHORT_HTTP].iter().any(is_wanted).then(web::described);
+    let of_http = [HTTP, SHORT_HTTP].iter().any(is_wanted).then(web::described);
+    let of_redis = is_wanted(&REDIS).then(redis::described);
     let of = |contender: Contender| Described {
         name: format!("{} in R", contender.name),
         about: contender.about.to_owned(),
         version: contender.version.to_owned(),
     };
-    CONTENDERS.into_iter().map(of).chain(others.into_iter().flatten()).collect()
+    CONTENDERS
+        .into_iter()
+        .map(of)
+        .chain(of_http.into_iter().flatten())
+        .chain(of_redis.into_iter().flatten())
+        .collect()
 }
 
 /// The scenarios, each with what measures it.
@@ -147,7 +154,7 @@ pub(crate) fn benches(
     let of = || here.clone();
     let [for_echo, for_blocking, for_computing, for_messages, for_zoo] =
         [of(), of(), of(), of(), of()];
-    let [for_web, for_short] = [of(), of()];
+    let [for_web, for_short, for_redis] = [of(), of(), of()];
     let zoo = rounds(Amount::exactly(3)).least;
     vec![
         (ECHO, Box::new(move |step| cells::echo(&for_echo, echo, step))),
@@ -160,6 +167,7 @@ pub(crate) fn benches(
         (ZOO, Box::new(move |step| measure_zoo(&for_zoo, zoo, step))),
         (HTTP, Box::new(move |step| web::lasting(&for_web, web, step))),
         (SHORT_HTTP, Box::new(move |step| web::short(&for_short, web, step))),
+        (REDIS, Box::new(move |step| redis::measure(&for_redis, web, step))),
     ]
 }
 

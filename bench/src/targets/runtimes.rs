@@ -5,13 +5,13 @@ use crate::names::runtimes::{MORE_WORKERS, OURS, QUIET, SPAWN_BLOCKING, STALLS, 
 use crate::options::{BLOCKING, COMPUTING, ECHO, MESSAGES, ZOO};
 use crate::report::{Cell, Report};
 use crate::scenario::{CPU, RATE};
-use crate::scenarios::{HTTP, SHORT_HTTP};
+use crate::scenarios::{HTTP, REDIS, SHORT_HTTP};
 use crate::statistics::{Estimate, estimate_present};
 
 /// R1: our processor time for each request, divided by tokio's.
 const ECHO_CPU: f64 = 1.0;
-/// R2 and R3: our processor time for each request, and in an open loop our p99, divided by tokio's.
-const HTTP_OF_TOKIO: f64 = 1.0;
+/// R2, R3 and R6: our processor time for each request, and in an open loop our p99, divided by tokio's.
+const SERVERS_OF_TOKIO: f64 = 1.0;
 /// R4a, closed loop: our rate, divided by tokio's if handlers sleep, ...
 const RATE_OF_TOKIO: f64 = 5.0;
 /// ... and in every variant divided by that of tokio with as many workers; ...
@@ -41,10 +41,10 @@ fn of_cell(cell: &Cell, in_sandbox: bool) -> Vec<Judged> {
             let what = format!("C{connections}: cpu of {OURS} / {TOKIO}");
             vec![at_most(cell, what, ratio(cell, CPU, OURS, TOKIO), ECHO_CPU)]
         }
-        HTTP | SHORT_HTTP => {
+        HTTP | SHORT_HTTP | REDIS => {
             let (title, quantity) = (&cell.title, &cell.compared);
             let what = format!("{title}: {quantity} of {OURS} / {TOKIO}");
-            vec![at_most(cell, what, ratio(cell, quantity, OURS, TOKIO), HTTP_OF_TOKIO)]
+            vec![at_most(cell, what, ratio(cell, quantity, OURS, TOKIO), SERVERS_OF_TOKIO)]
         }
         BLOCKING if cell.compared == RATE => throughput(cell),
         BLOCKING => latency(cell, in_sandbox).into_iter().collect(),

@@ -15,6 +15,7 @@ use crate::contenders::{Listening, Server, Usage};
 use crate::system::Switches;
 
 pub(super) mod nginx;
+pub(super) mod redis;
 
 /// How long a program may take to listen.
 const START: Duration = Duration::from_secs(10);

@@ -179,7 +179,7 @@ fn ends(request: &httparse::Request<'_, '_>) -> bool {
 }
 
 /// Writes as much as there is room for; returns how much that was.
-fn send(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+pub(in crate::runtimes) fn send(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {
         match stream.write(&bytes[sent..]) {

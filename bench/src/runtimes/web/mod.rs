@@ -17,6 +17,7 @@ use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+pub(super) use self::by_hand::send;
 use super::cells::{half, measure};
 use super::foreign::nginx;
 use super::server::{self, Kind};
@@ -221,7 +222,7 @@ fn both_loops(
 
 impl Options {
     /// The wanted ones of these, in their order; the first one always.
-    fn names(&self, among: &[&'static str]) -> Vec<&'static str> {
+    pub(super) fn names(&self, among: &[&'static str]) -> Vec<&'static str> {
         let is_wanted = |(index, name): (usize, &&'static str)| {
             let named = self.against.is_empty() || self.against.iter().any(|it| it == name);
             (index == 0 || named).then_some(*name)

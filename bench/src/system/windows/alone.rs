@@ -13,10 +13,10 @@ use crate::options::{
 };
 use crate::report::{Cell, Described};
 use crate::run::Bench;
-use crate::scenarios::{HTTP, SHORT_HTTP};
+use crate::scenarios::{HTTP, REDIS, SHORT_HTTP};
 
 /// The scenarios that are not measured here, and why.
-pub(in crate::system) const LACKS: [(&str, &str); 14] = [
+pub(in crate::system) const LACKS: [(&str, &str); 15] = [
     ("S7", "its contenders register with sets of Linux"),
     (SHORT, "its clients close sockets, of which `WSAPoll` would tell until they are taken out"),
     (ACCEPTS, "as S10"),
@@ -29,6 +29,7 @@ pub(in crate::system) const LACKS: [(&str, &str); 14] = [
     (ZOO, NO_RUNTIMES),
     (HTTP, NO_RUNTIMES),
     (SHORT_HTTP, NO_RUNTIMES),
+    (REDIS, NO_RUNTIMES),
     ("single", "its contenders wait with sets of Linux"),
     (INSTRUCTIONS, "valgrind runs no programs of Windows"),
 ];
