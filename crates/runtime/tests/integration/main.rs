@@ -12,5 +12,6 @@ mod examples;
 mod file_stream;
 mod fs;
 mod net;
+mod redis;
 mod streams;
 mod tasks;

@@ -1,7 +1,7 @@
 //! A small server with the protocol of Redis, a task for each client. The commands are those of the
 //! example `redis` of `completion-port`, whose server has no tasks.
 //!
-//! `cargo run -p completion-port-runtime --example redis 127.0.0.1:6379`, and `redis-cli` in another
+//! `cargo run -p completion-port-runtime --example async_redis 127.0.0.1:6379`, and `redis-cli` in another
 //! terminal.
 
 #[path = "../../completion-port/examples/redis/protocol/mod.rs"]

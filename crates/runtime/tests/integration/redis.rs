@@ -1,7 +1,5 @@
 //! The example with the protocol of Redis, with clients that check each byte of the replies.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
@@ -12,8 +10,8 @@ use completion_port_runtime::Runtime;
 use completion_port_runtime::net::TcpListener;
 use socket2::{Domain, Socket, Type};
 
-#[path = "../examples/redis.rs"]
-mod redis;
+#[path = "../../examples/async_redis.rs"]
+mod server;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -21,7 +19,7 @@ fn serve() -> (Runtime, SocketAddr) {
     let runtime = Runtime::builder().concurrency(2).build().unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
-    drop(runtime.spawn(redis::serve(listener)));
+    drop(runtime.spawn(server::serve(listener)));
     (runtime, address)
 }
 
