@@ -3,7 +3,7 @@
 //! This crate compiles the sources of `completion-port` again, with the primitives of its
 //! `tests/seeds` instead of the standard library's. The runtime's random programs use it in place of
 //! `completion-port`, so that a seed replays their interleaving too. `docs/design/SEEDS.md` describes
-//! it.
+//! such programs.
 
 // The unit tests in the sources are those of `completion-port`.
 #![cfg(not(test))]
