@@ -215,7 +215,7 @@ fn the_clients_of_redis_understand_it() {
         output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let Ok(said) = run("redis-cli", &["SET", "key", "5"]) else {
-        println!("skipped: redis-cli is not installed");
+        println!("SKIPPED redis-cli: it is not installed");
         return;
     };
     assert_eq!(said, "OK");
