@@ -7,7 +7,7 @@ use std::future::Future;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
@@ -109,7 +109,7 @@ fn an_open_that_is_cancelled_at_any_wait_leaves_no_descriptor() {
                 polls += 1;
             }
             // Three waits are yields, and no file system ends a sync immediately.
-            assert!(polls > 3, "round {round}: it ended at poll {polls}");
+            assert!(polls > 4, "round {round}: it ended at poll {polls}");
             await_closed(&path).await;
         }
     });
@@ -303,12 +303,15 @@ fn byte(at: usize) -> u8 {
     (at * 31 + at / 256).to_le_bytes()[0]
 }
 
-/// Makes a stream, and a thread that sends bytes over it in small pieces and then ends it.
-fn sender(len: usize, mut dice: Dice) -> (TcpStream, thread::JoinHandle<()>) {
+/// Makes a stream, and a thread that sends bytes over it in small pieces and then ends it, once it
+/// is told to begin.
+fn sender(len: usize, mut dice: Dice) -> (TcpStream, mpsc::Sender<()>, thread::JoinHandle<()>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut far = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let near = TcpStream::from_std(listener.accept().unwrap().0).unwrap();
+    let (begin, begun) = mpsc::channel();
     let sends = thread::spawn(move || {
+        begun.recv().unwrap();
         let bytes: Vec<u8> = (0..len).map(byte).collect();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
@@ -318,7 +321,7 @@ fn sender(len: usize, mut dice: Dice) -> (TcpStream, thread::JoinHandle<()>) {
             (0..dice.roll(5)).for_each(|_| thread::yield_now());
         }
     });
-    (near, sends)
+    (near, begin, sends)
 }
 
 #[track_caller]
@@ -334,8 +337,11 @@ fn assert_whole(received: &[u8], len: usize) {
 fn a_cancelled_read_of_a_stream_loses_no_byte() {
     /// Reads until the end, and cancels most reads.
     macro_rules! read_with_cancels {
-        ($reader:expr, $waits:expr, $dice:expr) => {{
-            let (mut received, mut buffer, mut cancels) = (Vec::new(), [0; 64], 0);
+        ($reader:expr, $begin:expr, $waits:expr, $dice:expr) => {{
+            let (mut received, mut buffer) = (Vec::new(), [0; 64]);
+            // Nothing has been sent.
+            assert!(cut_off($reader.read(&mut buffer), 1).await.is_none());
+            $begin.send(()).unwrap();
             loop {
                 let size = 1 + usize::try_from($dice.roll(64)).unwrap();
                 let time = Duration::from_micros($dice.roll(100));
@@ -359,31 +365,28 @@ fn a_cancelled_read_of_a_stream_loses_no_byte() {
                 match read.transpose().unwrap() {
                     Some(0) => break,
                     Some(read) => received.extend_from_slice(&buffer[..read]),
-                    None => {
-                        cancels += 1;
-                        yield_now().await;
-                    }
+                    None => yield_now().await,
                 }
             }
-            assert!(cancels > 0, "nothing was cancelled");
             received
         }};
     }
 
     const LEN: usize = 50_000;
     alone(async |mut dice| {
-        let (near, sends) = sender(LEN, dice.another(0));
-        assert_whole(&read_with_cancels!(near, yield_now(), dice), LEN);
+        let (near, begin, sends) = sender(LEN, dice.another(0));
+        assert_whole(&read_with_cancels!(near, begin, yield_now(), dice), LEN);
         sends.join().unwrap();
 
-        let (mut near, sends) = sender(LEN, dice.another(1));
+        let (mut near, begin, sends) = sender(LEN, dice.another(1));
         let (mut reader, _writer) = near.split();
-        assert_whole(&read_with_cancels!(reader, yield_now(), dice), LEN);
+        assert_whole(&read_with_cancels!(reader, begin, yield_now(), dice), LEN);
         sends.join().unwrap();
 
-        let (near, sends) = sender(LEN, dice.another(2));
+        let (near, begin, sends) = sender(LEN, dice.another(2));
         let (mut reader, writer) = near.into_split();
-        assert_whole(&read_with_cancels!(reader, writer.stream().readable(), dice), LEN);
+        let waits = || writer.stream().readable();
+        assert_whole(&read_with_cancels!(reader, begin, waits(), dice), LEN);
         sends.join().unwrap();
     });
 }
@@ -393,10 +396,10 @@ fn a_cancelled_read_of_a_stream_loses_no_byte() {
 fn an_aborted_reader_loses_no_byte() {
     const LEN: usize = 20_000;
     alone(async |mut dice| {
-        let (near, sends) = sender(LEN, dice.another(0));
+        let (near, begin, sends) = sender(LEN, dice.another(0));
         let near = Arc::new(near);
         let received = Arc::new(Mutex::new(Vec::new()));
-        let (mut aborts, mut has_ended) = (0, false);
+        let (mut begin, mut has_ended) = (Some(begin), false);
         while !has_ended {
             let (near, all) = (Arc::clone(&near), Arc::clone(&received));
             let reader = spawn(async move {
@@ -413,11 +416,14 @@ fn an_aborted_reader_loses_no_byte() {
             sleep(Duration::from_micros(dice.roll(200))).await;
             reader.abort();
             let ended = timeout(LIMIT, reader).await.unwrap();
-            aborts += usize::from(ended.is_err());
+            // Nothing had been sent to the first one.
+            if let Some(begin) = begin.take() {
+                assert!(ended.is_err());
+                begin.send(()).unwrap();
+            }
             has_ended = received.lock().unwrap().len() == LEN || ended.is_ok();
         }
         sends.join().unwrap();
-        assert!(aborts > 0, "nothing was aborted");
         assert_whole(&received.lock().unwrap(), LEN);
     });
 }

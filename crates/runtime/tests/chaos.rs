@@ -211,6 +211,7 @@ impl Future for Watched {
                 Poll::Ready(number)
             }
             Err(panic) => {
+                this.world.demand(panic.is::<usize>(), "a task panics only on purpose");
                 this.end(End::Panicked);
                 std::panic::resume_unwind(panic)
             }
