@@ -4,8 +4,8 @@
 //!
 //! This crate compiles the runtime's own sources again, with the threads and locks of
 //! `seeds/sync.rs`, at the port of the crate `port-in-turns`. A failure prints the reduced program
-//! and the variables that replay it; its command lacks the name of this package, which this test
-//! adds. `docs/design/SEEDS.md` describes the search, which is that of the port:
+//! and the command that replays it. `docs/design/SEEDS.md` describes the search, which is that of the
+//! port:
 //!
 //! ```sh
 //! SEEDS=0..10000 cargo test --release -p completion-port-runtime --test seeds
@@ -75,25 +75,16 @@ pub use runtime::{Builder, Handle, Metrics, Runtime, Shutdown, spawn, spawn_bloc
 pub use task::{AbortHandle, JoinError, JoinHandle, yield_now};
 pub use time::{interval, sleep, sleep_until, timeout, timeout_at};
 
-/// Calls `search`. If it fails, names this package, which its message doesn't know.
-fn named(search: impl FnOnce()) {
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(search));
-    if let Err(panic) = result {
-        println!("here the command has `--package completion-port-runtime`");
-        std::panic::resume_unwind(panic);
-    }
-}
-
 /// Runs the requested seeds in child processes. Reduces the program of the first seed that fails.
 #[test]
 fn every_seed_keeps_the_rules() {
-    named(search::search);
+    search::search();
 }
 
 /// Runs programs that show one thing each, under many schedules.
 #[test]
 fn known_programs_keep_the_rules() {
-    named(search::replay_what_is_known);
+    search::replay_what_is_known();
 }
 
 /// Started by `every_seed_keeps_the_rules` in a child process.

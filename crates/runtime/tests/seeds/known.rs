@@ -53,6 +53,8 @@ fn of_the_pool() -> Vec<Program> {
         Program { refusals: 3, ..one(sleepers()) },
         Program { refusals: 2, refuses_first: true, ..joined(sleepers()) },
         Program { refusals: 9, refuses_first: true, ..joined(sleepers()) },
+        // Nothing else runs until the refused thread is there.
+        Program { refusals: 2, ..one(vec![vec![Step::Block(200_000)]; 4]) },
         // A task blocks on another one, which needs a thread.
         Program { limit: 2, tasks: vec![waits, vec![Step::Yield]], ..one(vec![vec![]]) },
         one(vec![vec![Step::BlockElsewhere(300); 2]; 3]),

@@ -28,6 +28,8 @@ struct Run {
     timed: Vec<(Duration, usize)>,
     /// How many threads cannot be started.
     refusals: usize,
+    /// When the last one was refused.
+    refused_at: Duration,
     places: usize,
 }
 
@@ -52,8 +54,9 @@ pub(crate) fn refuse_threads(count: usize) {
     with(|run| run.refusals = count);
 }
 
-pub(crate) fn refusals() -> usize {
-    with(|run| run.refusals)
+/// Returns whether the system refuses threads, and has refused one since this time.
+pub(crate) fn refuses_since(time: Duration) -> bool {
+    with(|run| run.refusals > 0 && run.refused_at >= time)
 }
 
 /// Returns how many threads the runtime has that have not ended.
@@ -297,9 +300,14 @@ pub(crate) fn start_thread(
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     point();
+    // Before the lock, since the kernel's clock has a point.
+    let now = with(|run| run.kernel.clone()).map_or(Duration::ZERO, |kernel| kernel.now());
     let is_refused = with(|run| {
         let left = run.refusals.checked_sub(1);
         run.refusals = left.unwrap_or(0);
+        if left.is_some() {
+            run.refused_at = now;
+        }
         left.is_some()
     });
     if is_refused {

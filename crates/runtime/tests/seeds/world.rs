@@ -140,7 +140,9 @@ impl World {
             records.iter().filter(|record| record.asleep == Some(Asleep::Unannounced)).count();
         let Program { limit, concurrency, detection, .. } = self.program;
         let has_seat = detection != BlockDetection::Announced || unannounced < concurrency;
-        let has_thread = polled + self.closures.load(SeqCst) < limit && sync::refusals() == 0;
+        // A refused thread is to be started soon after.
+        let is_refused = sync::refuses_since(now.saturating_sub(LATE));
+        let has_thread = polled + self.closures.load(SeqCst) < limit && !is_refused;
         let is_due = |record: &crate::records::Record| {
             let reads = record.reads.is_some_and(|wire| self.is_readable(wire));
             let timer = record.timer.is_some_and(|due| due <= now);
@@ -244,7 +246,7 @@ fn run_inside(program: &Program, writes_notes: bool) {
     if let Some(runtime) = build(program, &kernel) {
         run_in(program, &kernel, runtime, writes_notes);
     } else {
-        // The manager finds out by itself.
+        // The manager notices without a call.
         while sync::threads() > 0 {
             turns::yield_now();
         }
