@@ -10,9 +10,10 @@ use std::io;
 use std::net::Shutdown;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use completion_port_runtime::net::{TcpListener, TcpStream};
-use completion_port_runtime::{signal, spawn};
+use completion_port_runtime::{signal, sleep, spawn};
 
 /// How many lines may wait for one client.
 const WAITING: usize = 64;
@@ -108,10 +109,12 @@ async fn listen(room: &Room, number: u64, stream: &TcpStream) -> io::Result<()> 
     loop {
         let read = stream.read(&mut buffer).await?;
         unfinished.extend_from_slice(&buffer[..read]);
-        while let Some(end) = unfinished.iter().position(|byte| *byte == b'\n') {
-            room.say(number, &unfinished[..end]);
-            unfinished.drain(..=end);
+        let mut begin = 0;
+        while let Some(len) = unfinished[begin..].iter().position(|byte| *byte == b'\n') {
+            room.say(number, &unfinished[begin..begin + len]);
+            begin += len + 1;
         }
+        unfinished.drain(..begin);
         if read == 0 || unfinished.len() > LINE {
             return Ok(());
         }
@@ -130,7 +133,15 @@ async fn tell(lines: Arc<Queue>, stream: Arc<TcpStream>) -> io::Result<()> {
 pub(crate) async fn serve(listener: TcpListener) -> io::Result<()> {
     let room = Arc::new(Room::default());
     for number in 1.. {
-        let stream = Arc::new(listener.accept().await?.0);
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(_) => {
+                // Descriptors may be short for a while.
+                sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
+        let stream = Arc::new(stream);
         let lines = Arc::<Queue>::default();
         let client = Client { stream: Arc::clone(&stream), lines: Arc::clone(&lines) };
         room.clients().insert(number, client);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use completion_port_runtime::fs::File;
 use completion_port_runtime::net::{TcpListener, TcpStream};
 use completion_port_runtime::time::timeout;
-use completion_port_runtime::{signal, spawn};
+use completion_port_runtime::{signal, sleep, spawn};
 
 const CHUNK: u64 = 128 * 1024;
 
@@ -105,7 +105,14 @@ async fn answer(stream: &TcpStream, folder: &Path) -> io::Result<()> {
 pub(crate) async fn serve(listener: TcpListener, folder: PathBuf) -> io::Result<()> {
     let folder: Arc<Path> = folder.canonicalize()?.into();
     loop {
-        let (stream, _) = listener.accept().await?;
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(_) => {
+                // Descriptors may be short for a while.
+                sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
         let folder = Arc::clone(&folder);
         // An error ends this connection and no other.
         drop(spawn(async move { answer(&stream, &folder).await }));

@@ -3,9 +3,10 @@
 //! `cargo run -p completion-port-runtime --example async_proxy 127.0.0.1:7001 example.org:80`.
 
 use std::io;
+use std::time::Duration;
 
 use completion_port_runtime::net::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
-use completion_port_runtime::{signal, spawn};
+use completion_port_runtime::{signal, sleep, spawn};
 
 /// Copies until the reader ends. Dropping the writer then tells the other side.
 async fn copy(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf) -> io::Result<()> {
@@ -35,7 +36,14 @@ async fn connect(near: TcpStream, target: String) -> io::Result<()> {
 /// Serves clients until the task is aborted.
 pub(crate) async fn serve(listener: TcpListener, target: String) -> io::Result<()> {
     loop {
-        let (near, _) = listener.accept().await?;
+        let near = match listener.accept().await {
+            Ok((near, _)) => near,
+            Err(_) => {
+                // Descriptors may be short for a while.
+                sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
         // An error ends this connection and no other.
         drop(spawn(connect(near, target.clone())));
     }

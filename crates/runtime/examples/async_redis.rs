@@ -45,7 +45,14 @@ pub(crate) async fn serve(listener: TcpListener) -> io::Result<()> {
         }
     }));
     loop {
-        let (stream, _) = listener.accept().await?;
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(_) => {
+                // Descriptors may be short for a while.
+                sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
         // An error ends this connection and no other.
         if stream.set_nodelay(true).is_ok() {
             drop(spawn(task::serve(stream, Arc::clone(&store))));

@@ -109,7 +109,7 @@ fn clients_hear_each_other_whoever_leaves_or_is_slow() {
     third.0.get_ref().shutdown(Shutdown::Both).unwrap();
     first.hears("3: has left\n");
     second.hears("3: has left\n");
-    // Whoever comes later hears what is said from then on.
+    // A client that comes later hears what is said from then on.
     let mut fifth = Client::connect(address);
     first.hears("5: has come\n");
     second.hears("5: has come\n");
