@@ -22,9 +22,9 @@
 //! # Who spawns?
 //!
 //! `axum::serve` and tonic's `Server` run their handlers in tasks that they spawn by `tokio::spawn`.
-//! A handler that blocks there blocks a worker of tokio. When all workers are blocked, tokio's
-//! tasks, sockets and timers stop, also for tasks of this runtime, until a handler returns. This
-//! runtime's own sockets and timers continue. There are two ways to let handlers block:
+//! A handler that blocks there blocks a worker of tokio, and perhaps a task that it has woken just
+//! before. When all workers are blocked, tokio's tasks, sockets and timers stop, also for tasks of
+//! this runtime, until a handler returns. This runtime's own sockets and timers continue. There are two ways to let handlers block:
 //!
 //! - Spawn the connections yourself: accept them in a task, and call
 //!   `hyper_util::server::conn::auto::Builder::serve_connection` in a task that [`spawn`](crate::spawn)
@@ -57,6 +57,12 @@
 //! closures of its `spawn_blocking`. All that takes at most the given time. Its result is about this
 //! runtime's tasks only. In a task of the tokio runtime itself it doesn't wait for tokio. It never
 //! panics, unlike the drop of a tokio runtime in an async context.
+//!
+//! Without a given time, it waits forever for a task of tokio that blocks in
+//! [`Handle::block_on`](crate::Handle::block_on) on tokio's own sockets or timers: tokio's driver no
+//! longer runs then.
+//!
+//! In a forked child, the tokio runtime has no threads: it accepts tasks, and runs none.
 //!
 //! # Examples
 //!
@@ -107,10 +113,8 @@ pub(crate) struct Tokio(OnceLock<Started>);
 #[derive(Debug)]
 struct Started {
     handle: runtime::Handle,
-    /// `None` once it was shut down.
+    /// `None` once it was shut down. tokio's threads keep this, so it is not dropped before.
     runtime: Mutex<Option<runtime::Runtime>>,
-    /// The process that has the threads.
-    process: u32,
 }
 
 /// What the tokio runtime has in common with ours.
@@ -137,8 +141,7 @@ impl Tokio {
         }
         let runtime = builder.build()?;
         let handle = runtime.handle().clone();
-        let process = std::process::id();
-        let started = Started { handle, runtime: Mutex::new(Some(runtime)), process };
+        let started = Started { handle, runtime: Mutex::new(Some(runtime)) };
         // It is started once, before anyone else has `shared`.
         let _ = shared.tokio.0.set(started);
         Ok(())
@@ -151,48 +154,37 @@ impl Tokio {
 
     /// Shuts the tokio runtime down, and waits for that until the deadline.
     pub(crate) fn end(&self, shared: &Shared, deadline: Option<Instant>) {
-        let Some(runtime) = self.0.get().and_then(Started::take) else { return };
+        let Some(started) = self.0.get() else { return };
         if OF_TOKIO.try_with(|it| std::ptr::eq(it.get(), shared)).unwrap_or(true) {
             // A thread of tokio cannot wait for itself.
-            return runtime.shutdown_background();
+            return started.end_in_background();
         }
-        // tokio panics if a task of any tokio runtime waits for this, so another thread does.
-        let runtime = Arc::new(Mutex::new(Some(runtime)));
-        let ends = Arc::clone(&runtime);
-        let end = move || match (take(&ends), deadline) {
+        let end = || match (started.take(), deadline) {
             (None, _) => {}
             (Some(runtime), None) => drop(runtime),
             (Some(runtime), Some(deadline)) => {
                 runtime.shutdown_timeout(deadline.saturating_duration_since(Instant::now()));
             }
         };
-        match thread::Builder::new().name("runtime-tokio-end".to_owned()).spawn(end) {
-            Ok(thread) => drop(thread.join()),
-            Err(_) => drop(take(&runtime).map(runtime::Runtime::shutdown_background)),
-        }
+        // tokio panics if a task of any tokio runtime waits for this, so another thread does.
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().name("runtime-tokio-end".to_owned());
+            match thread.spawn_scoped(scope, end) {
+                Ok(thread) => drop(thread.join()),
+                Err(_) => started.end_in_background(),
+            }
+        });
     }
 }
 
 impl Started {
     fn take(&self) -> Option<runtime::Runtime> {
-        take(&self.runtime)
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
-}
 
-impl Drop for Started {
-    fn drop(&mut self) {
-        let Some(runtime) = self.take() else { return };
-        if self.process == std::process::id() {
-            runtime.shutdown_background();
-        } else {
-            // The threads are the parent's; waiting for them would never end.
-            std::mem::forget(runtime);
-        }
+    fn end_in_background(&self) {
+        self.take().map(runtime::Runtime::shutdown_background).unwrap_or_default();
     }
-}
-
-fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
-    place.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Makes our runtime the current one of a thread of tokio, for the rest of the thread's life.
@@ -204,7 +196,10 @@ fn join(shared: &Weak<Shared>) {
 
 impl Builder {
     /// Starts a tokio runtime too, and runs all tasks in its context. See [`compat`](crate::compat)
-    /// for what runs where. [`Builder::build`] fails if tokio fails to start.
+    /// for what runs where.
+    ///
+    /// [`Builder::build`] fails if the system refuses what tokio's driver needs. If the system refuses
+    /// the first of tokio's threads, tokio panics; if it refuses a later one, `build` may never return.
     pub fn tokio_compat(mut self) -> Self {
         self.has_tokio = true;
         self

@@ -24,7 +24,8 @@ pub(crate) fn watch() {
 
     WATCHED.call_once(|| {
         // SAFETY: pthread_atfork(3) requires handlers that may be called at any fork.
-        // - the one for the child is a function, which exists as long as the program;
+        // - the one for the child is a function of this library: glibc removes it with the library, and
+        //   others don't unload one that has thread-local variables;
         // - it changes one atomic word, which is allowed between fork(2) and exec(2).
         let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });

@@ -25,8 +25,7 @@ pub(crate) fn part_of<T>(value: *const T, parts: usize) -> usize {
     (value.addr() >> 7) % parts
 }
 
-/// Starts a thread. Its stack has as many bytes as the standard library decides, unless the caller
-/// does.
+/// Starts a thread. Without a stack size, it has the standard library's.
 pub(crate) fn start_thread(
     name: String,
     stack_size: Option<usize>,

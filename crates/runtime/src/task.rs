@@ -184,7 +184,10 @@ where
     // If the runtime has ended, the future is dropped here, and the handle reports that. Nobody
     // may be left who would do it later.
     let refused = if is_open { shared.try_post(runnable) } else { Some(Message::Run(runnable)) };
-    drop(refused);
+    if refused.is_some() {
+        let _in_tokio = shared.enter_tokio();
+        drop(refused);
+    }
     JoinHandle { task: Some(task.fallible()), abort: AbortHandle { info, waker } }
 }
 
