@@ -47,6 +47,7 @@ mod work;
 #[path = "../../crates/completion-port/src/memory/mod.rs"]
 #[allow(
     dead_code,
+    rustdoc::broken_intra_doc_links,
     unexpected_cfgs,
     unused_imports,
     unused_macros,
@@ -54,14 +55,25 @@ mod work;
 )]
 mod memory;
 #[path = "../../crates/completion-port/src/state/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
+#[allow(
+    dead_code,
+    rustdoc::broken_intra_doc_links,
+    unused_imports,
+    reason = "the library's sources are used in part"
+)]
 mod state;
 #[path = "../../crates/completion-port/src/sync/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
+#[allow(
+    dead_code,
+    rustdoc::broken_intra_doc_links,
+    unused_imports,
+    reason = "the library's sources are used in part"
+)]
 mod sync;
 #[path = "../../crates/completion-port/src/types/mod.rs"]
 #[allow(
     dead_code,
+    rustdoc::broken_intra_doc_links,
     unexpected_cfgs,
     unused_imports,
     unreachable_pub,
