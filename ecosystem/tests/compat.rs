@@ -55,7 +55,7 @@ fn serve_in_our_tasks(listener: TcpListener, app: Router) -> JoinHandle<()> {
     })
 }
 
-/// Serves as axum does by itself: tokio runs the connections.
+/// Serves by the function of axum: tokio runs the connections.
 fn serve_by_axum(listener: TcpListener, app: Router) -> JoinHandle<()> {
     spawn(async move { axum::serve(listener, app).await.unwrap() })
 }
