@@ -12,6 +12,8 @@ use users::build::example;
 use users::clients::{connect, content, ends, reset};
 use users::server::{Server, assert_rests, end};
 
+#[path = "redis/sessions.rs"]
+mod sessions;
 #[path = "redis/values.rs"]
 mod values;
 

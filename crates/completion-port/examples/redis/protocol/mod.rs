@@ -184,8 +184,12 @@ impl Session {
         }
     }
 
-    /// Takes what others have sent.
+    /// Takes what others have sent, unless that would not be sent soon: the mailbox has a limit, and
+    /// the output has none. Nothing follows the reply to QUIT.
     fn collect(&mut self) {
+        if self.has_quit || self.output.len() >= HIGH_WATER {
+            return;
+        }
         if let Some(mailbox) = &self.mailbox {
             mailbox.take(&mut self.output);
             if self.blocked.is_none() && self.subscriptions.is_empty() {
