@@ -314,6 +314,7 @@ fn who_waits_for_an_element_gets_one() {
     pusher.asks("BLPOP a b 0", popped("b", "1"));
     pusher.asks("BLPOP a b 1", popped("b", "2"));
     pusher.asks("BLPOP a b 0.05", Array(None));
+    pusher.asks("BLPOP a b 1e-10", Array(None));
     pusher.asks("LPUSH c 1 2", Integer(2));
     pusher.asks("BLPOP c 0", popped("c", "2"));
 

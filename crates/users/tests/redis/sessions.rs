@@ -3,6 +3,7 @@
 use std::future::{Future, pending};
 use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -50,6 +51,21 @@ fn a_subscriber_that_reads_too_slowly_is_cut_off() {
         slow.output.drain(..slow.output.len().min(5000));
     }
     panic!("it is not cut off");
+}
+
+/// Each later deadline asks a timer that has failed again.
+#[test]
+fn a_timer_that_fails_is_asked_again() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let store = Arc::new(Store::with_fallible_timer({
+        let calls = Arc::clone(&calls);
+        move |_| calls.fetch_add(1, Ordering::Relaxed) > 0
+    }));
+    let mut session = Session::new(&store);
+    for (request, expected) in [("SET a x EX 10", 1), ("SET b x EX 20", 2), ("SET c x EX 30", 2)] {
+        execute(&mut session, &line(request));
+        assert_eq!(calls.load(Ordering::Relaxed), expected, "{request}");
+    }
 }
 
 /// A connection whose client sends each of these inputs as soon as the last one was read.
