@@ -31,7 +31,6 @@ mod report;
 mod rounds;
 mod run;
 mod scenario;
-mod scenarios;
 mod server;
 mod short;
 mod sink;
@@ -110,7 +109,7 @@ use crate::report::Report;
 #[command(
     version = env!("VERSION_OF_completion-port"),
     about = options::ABOUT,
-    after_help = scenarios::help(),
+    after_help = options::help(),
     args_conflicts_with_subcommands = true
 )]
 struct Arguments {

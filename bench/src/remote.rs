@@ -16,6 +16,10 @@ use crate::traffic::Traffic;
 /// A server answers immediately; this is for a machine that is busy with something else.
 const ANSWER: Duration = Duration::from_secs(10);
 
+/// Until the first line of a server. It may try three times to start a program of another project,
+/// each for 10 s.
+const HELLO: Duration = Duration::from_secs(40);
+
 /// A running server. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Remote {
@@ -96,7 +100,7 @@ impl Remote {
         let mut remote =
             Remote { child, input, output: Output::of(output), address, sockets, detected };
         Hello { address: remote.address, sockets: remote.sockets, detected: remote.detected } =
-            remote.hear()?;
+            remote.hear(HELLO)?;
         Ok(remote)
     }
 
@@ -109,7 +113,7 @@ impl Remote {
     pub(crate) fn tell(&mut self, command: server::Command) -> Result<Snapshot, String> {
         let line = command.line();
         self.input.write_all(line.as_bytes()).map_err(|error| format!("server: {error}"))?;
-        self.hear()
+        self.hear(ANSWER)
     }
 
     /// Waits until the server has taken over that many connections in total.
@@ -139,7 +143,7 @@ impl Remote {
             pause(Duration::from_millis(3));
             let next = self.snapshot()?;
             // A twentieth of the time is less than what any work left over takes.
-            let quiet = next.processor_time - last.processor_time < 150_000;
+            let quiet = next.processor_time.saturating_sub(last.processor_time) < 150_000;
             if quiet || Instant::now() > deadline {
                 return Ok(next);
             }
@@ -147,9 +151,9 @@ impl Remote {
         }
     }
 
-    /// Reads one line; nothing follows an answer before the next command.
-    fn hear<T: DeserializeOwned>(&mut self) -> Result<T, String> {
-        let deadline = Instant::now() + ANSWER;
+    /// Reads one line within that time; nothing follows an answer before the next command.
+    fn hear<T: DeserializeOwned>(&mut self, limit: Duration) -> Result<T, String> {
+        let deadline = Instant::now() + limit;
         let mut line = Vec::with_capacity(512);
         while line.last() != Some(&b'\n') {
             let left = deadline.saturating_duration_since(Instant::now());

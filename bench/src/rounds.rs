@@ -331,7 +331,7 @@ impl Entrant {
         if let Some((since, used)) = self.rested {
             let now = self.remote.snapshot()?.processor_time;
             self.rest.0 += since.elapsed().as_secs_f64();
-            self.rest.1 += to_float(now - used) / 1e9;
+            self.rest.1 += to_float(now.saturating_sub(used)) / 1e9;
         }
         if place.by_turn {
             self.connect(setup)?;

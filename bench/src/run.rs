@@ -8,19 +8,21 @@ use std::time::{Duration, Instant};
 use crate::contenders::{self, Contender};
 use crate::enough::{Amount, Limit};
 use crate::machine::Machine;
-use crate::options::{BLOCKING, COMPUTING, ECHO, FILES, IN_FLIGHT, MESSAGES, Run as Options, ZOO};
+use crate::options::{
+    BLOCKING, COMPUTING, ECHO, FILES, HTTP, IN_FLIGHT, MESSAGES, REDIS, Run as Options, SCENARIOS,
+    SHORT_HTTP, ZOO,
+};
 use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds;
 use crate::scenario::{Extent, Selection};
-use crate::scenarios::{self, HTTP, REDIS, SHORT_HTTP};
 use crate::{Failure, called};
 use crate::{compare, first_look, in_flight, plot, posts, system, table, targets, timers};
 
 impl Options {
     fn selection(&self, descriptors: usize) -> Result<Selection, String> {
         for wanted in &self.scenario {
-            if !scenarios::all().any(|(name, _)| name.eq_ignore_ascii_case(wanted)) {
-                let names: Vec<&str> = scenarios::all().map(|(name, _)| name).collect();
+            if !SCENARIOS.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted)) {
+                let names: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).collect();
                 return Err(format!("no scenario `{wanted}`; there are {}", names.join(", ")));
             }
             if let Some(reason) = system::lacks(wanted) {
@@ -210,7 +212,7 @@ fn within_the_process(
         (IN_FLIGHT, Box::new(move |step| in_flight::run(in_flight, step))),
     ];
     benches.extend(system::benches(options, &rounds));
-    benches.sort_by_key(|(name, _)| scenarios::all().position(|(scenario, _)| scenario == *name));
+    benches.sort_by_key(|(name, _)| SCENARIOS.iter().position(|(scenario, _)| scenario == name));
     for (name, run) in benches {
         if selection.wants(name) && options.compare.is_none() {
             let progress = Progress::new(name.to_owned());

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use crate::load::{BURST, Handlers, Pattern};
-use crate::options::SHORT;
 pub(crate) use crate::options::{ACCEPTS, DATAGRAMS, FILES, OFTEN, OPERATIONS, SINK};
-use crate::scenarios;
+use crate::options::{ASKED_FOR, SCENARIOS, SHORT};
 use crate::sink::{Drain, Reads, Service, Sink};
 use crate::system;
 use crate::traffic::Traffic;
@@ -100,7 +99,7 @@ impl Setup {
 impl Selection {
     pub(crate) fn wants(&self, scenario: &str) -> bool {
         if self.scenarios.is_empty() {
-            (self.extent != Extent::Quick || scenario == "S1") && !scenarios::is_asked_for(scenario)
+            (self.extent != Extent::Quick || scenario == "S1") && !ASKED_FOR.contains(&scenario)
         } else {
             self.scenarios.iter().any(|wanted| wanted.eq_ignore_ascii_case(scenario))
         }
@@ -109,7 +108,7 @@ impl Selection {
     /// The situations, in the order of the scenarios. The error names one that is not possible.
     pub(crate) fn setups(&self) -> Result<Vec<Setup>, String> {
         let mut setups = Vec::new();
-        for (scenario, about) in scenarios::all() {
+        for (scenario, about) in SCENARIOS {
             if !self.wants(scenario) || system::lacks(scenario).is_some() {
                 continue;
             }

@@ -155,6 +155,12 @@ fn every_server_of_http_answers_on_connections_that_stay() {
         }
         assert!(notes.contains("rate, ours / epoll: "), "{notes}");
         if !notes.contains("wrk is not installed") {
+            // A note names each row for which wrk has reported an error.
+            let mut cell = cell.clone();
+            let has_counted = |row: &Value| {
+                !notes.contains(&format!("wrk, {}: ", row["contender"].as_str().unwrap()))
+            };
+            cell["rows"].as_array_mut().unwrap().retain(has_counted);
             assert_has(&cell, &["wrk rate", "wrk cpu"], 1);
         }
     }

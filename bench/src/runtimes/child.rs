@@ -1,6 +1,7 @@
 //! The processes in which a runtime runs a program that has no clients.
 
-use std::process::{Command, Stdio};
+use std::io;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -30,31 +31,31 @@ pub(super) fn zoo(contender: &str, name: &str) -> Said<bool> {
 fn ask<T: DeserializeOwned>(contender: &str, arguments: &[&str]) -> Said<T> {
     let mut command = Command::new(super::program(contender)?);
     command.args(["program", "--contender", contender]).args(arguments);
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
+    let output = output_of(command.stderr(Stdio::inherit()), LONGEST)
         .map_err(|error| format!("program: {error}"))?;
-    let begun = Instant::now();
-    // What it prints is one line, which the pipe holds.
-    let status = loop {
-        match child.try_wait().map_err(|error| format!("program: {error}"))? {
-            Some(status) => break status,
-            None if begun.elapsed() > LONGEST => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("has not ended after {} s", LONGEST.as_secs()));
-            }
-            None => pause(),
-        }
-    };
-    let output = child.wait_with_output().map_err(|error| format!("program: {error}"))?;
-    if !status.success() {
-        return Err(format!("program: {status}"));
+    if !output.status.success() {
+        return Err(format!("program: {}", output.status));
     }
     let said: Said<T> = serde_json::from_slice(&output.stdout)
         .map_err(|error| format!("program: odd answer: {error}"))?;
     said
+}
+
+/// Runs a program that prints no more than a pipe holds. The error says that it could not run, or
+/// that it has not ended by itself.
+pub(super) fn output_of(command: &mut Command, limit: Duration) -> io::Result<Output> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let begun = Instant::now();
+    while child.try_wait()?.is_none() {
+        if begun.elapsed() > limit {
+            let _: io::Result<()> = child.kill();
+            let _: io::Result<_> = child.wait();
+            let seconds = limit.as_secs();
+            return Err(io::Error::other(format!("has not ended after {seconds} s")));
+        }
+        pause();
+    }
+    child.wait_with_output()
 }
 
 #[allow(clippy::disallowed_methods, reason = "another process is looked at from time to time")]
@@ -101,4 +102,19 @@ fn end<T: Serialize>(said: &Said<T>) -> Result<(), Failure> {
     let line = serde_json::to_string(said).map_err(|error| Failure::Broken(error.to_string()))?;
     println!("{line}");
     std::process::exit(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_end_is_killed() {
+        let mut command = Command::new("sleep");
+        let error = output_of(command.arg("3600"), Duration::from_millis(1)).unwrap_err();
+        assert_eq!(error.to_string(), "has not ended after 0 s");
+        let mut command = Command::new("echo");
+        let output = output_of(command.arg("hello"), LONGEST).unwrap();
+        assert!(output.status.success() && output.stdout == b"hello\n");
+    }
 }

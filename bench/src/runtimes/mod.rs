@@ -21,10 +21,12 @@ use std::time::Duration;
 
 use crate::enough::Amount;
 use crate::names::runtimes::{EAGER, MORE_WORKERS, OURS, SMOL, SPAWN_BLOCKING, STALLS, TOKIO};
-use crate::options::{self, BLOCKING, COMPUTING, ECHO, INSTRUCTIONS, MESSAGES, ZOO};
+use crate::options::{
+    self, ASKED_FOR, BLOCKING, COMPUTING, ECHO, HTTP, INSTRUCTIONS, MESSAGES, REDIS, SHORT_HTTP,
+    ZOO,
+};
 use crate::report::{Cell, Described, Row};
 use crate::run::Bench;
-use crate::scenarios::{self, HTTP, REDIS, SHORT_HTTP};
 use crate::{distance, system};
 
 pub(crate) use self::child::perform;
@@ -115,8 +117,7 @@ pub(crate) fn is_contender(name: &str) -> bool {
 pub(crate) fn described(options: &options::Run) -> Vec<Described> {
     let is = |wanted: &str, name: &&str| wanted.eq_ignore_ascii_case(name);
     let is_wanted = |name: &&str| options.scenario.iter().any(|wanted| is(wanted, name));
-    let asked_for = scenarios::all().map(|(name, _)| name).filter(|it| scenarios::is_asked_for(it));
-    if !asked_for.filter(|name| *name != INSTRUCTIONS).any(|name| is_wanted(&name)) {
+    if !ASKED_FOR.iter().filter(|name| **name != INSTRUCTIONS).any(is_wanted) {
         return Vec::new();
     }
     let of_http = [HTTP, SHORT_HTTP].iter().any(is_wanted).then(web::described);
@@ -126,12 +127,11 @@ pub(crate) fn described(options: &options::Run) -> Vec<Described> {
         about: contender.about.to_owned(),
         version: contender.version.to_owned(),
     };
-    CONTENDERS
-        .into_iter()
-        .map(of)
-        .chain(of_http.into_iter().flatten())
-        .chain(of_redis.into_iter().flatten())
-        .collect()
+    // The port has a server of each.
+    let of_http: Vec<Described> = of_http.into_iter().flatten().collect();
+    let is_new = |it: &Described| of_http.iter().all(|other| other.name != it.name);
+    let of_redis: Vec<Described> = of_redis.into_iter().flatten().filter(is_new).collect();
+    CONTENDERS.into_iter().map(of).chain(of_http).chain(of_redis).collect()
 }
 
 /// The scenarios, each with what measures it.

@@ -30,8 +30,8 @@ pub(super) enum Kind {
 macro_rules! server {
     ($name:literal, $runtime:ty, $offloads:literal, $as_told:literal) => {
         [
-            contender(concat!($name, "/echo"), start::<$runtime, false, $offloads, $as_told>),
-            contender(concat!($name, "/http"), start::<$runtime, true, $offloads, $as_told>),
+            contender(concat!($name, "/echo"), start::<$runtime, Echo<$offloads>, $as_told>),
+            contender(concat!($name, "/http"), start::<$runtime, Http<$offloads>, $as_told>),
         ]
     };
 }
@@ -64,45 +64,75 @@ pub(super) fn of(runtime: &str, kind: Kind) -> Option<Contender> {
     all().into_iter().find(|server| server.name.split_once('/') == Some((runtime, kind)))
 }
 
-fn start<R: Runtime, const HTTP: bool, const OFFLOADS: bool, const AS_TOLD: bool>(
+fn start<R: Runtime, S: Serving<R> + Default, const AS_TOLD: bool>(
     threads: usize,
     service: Service,
 ) -> io::Result<Box<dyn Server>> {
-    if service != Service::Echo {
-        return Err(io::ErrorKind::Unsupported.into());
+    let threads = AS_TOLD.then_some(threads);
+    OnRuntime::<R, S>::start(threads, service, |_| S::default())
+}
+
+/// What a server does with a connection. A connection that fails ends its task and nothing else.
+pub(super) trait Serving<R: Runtime>: Clone + Send + Sync + 'static {
+    fn serve(&self, stream: R::Stream) -> impl Future<Output = ()> + Send + 'static;
+}
+
+#[derive(Clone, Copy, Default)]
+struct Echo<const OFFLOADS: bool>;
+
+impl<R: Runtime, const OFFLOADS: bool> Serving<R> for Echo<OFFLOADS> {
+    fn serve(&self, stream: R::Stream) -> impl Future<Output = ()> + Send + 'static {
+        async { drop(echo::<R, OFFLOADS>(stream).await) }
     }
-    let runtime = R::start(AS_TOLD.then_some(threads))?;
-    Ok(Box::new(OnRuntime::<R, HTTP, OFFLOADS> { runtime }))
 }
 
-struct OnRuntime<R, const HTTP: bool, const OFFLOADS: bool> {
+#[derive(Clone, Copy, Default)]
+struct Http<const OFFLOADS: bool>;
+
+impl<R: Runtime, const OFFLOADS: bool> Serving<R> for Http<OFFLOADS> {
+    fn serve(&self, stream: R::Stream) -> impl Future<Output = ()> + Send + 'static {
+        async { drop(serve::<R, OFFLOADS>(stream).await) }
+    }
+}
+
+/// A server with a task for each connection.
+pub(super) struct OnRuntime<R, S> {
     runtime: R,
+    serving: S,
 }
 
-impl<R: Runtime, const HTTP: bool, const OFFLOADS: bool> Server for OnRuntime<R, HTTP, OFFLOADS> {
+impl<R: Runtime, S: Serving<R>> OnRuntime<R, S> {
+    /// With that many threads, or the runtime's usual number.
+    pub(super) fn start(
+        threads: Option<usize>,
+        service: Service,
+        serving: impl FnOnce(&R) -> S,
+    ) -> io::Result<Box<dyn Server>> {
+        if service != Service::Echo {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let runtime = R::start(threads)?;
+        let serving = serving(&runtime);
+        Ok(Box::new(OnRuntime { runtime, serving }))
+    }
+}
+
+impl<R: Runtime, S: Serving<R>> Server for OnRuntime<R, S> {
     fn add(&self, stream: TcpStream) -> io::Result<()> {
         let stream = self.runtime.stream(stream)?;
-        // A connection that fails ends its task and nothing else.
-        if HTTP {
-            self.runtime.begin(async { drop(serve::<R, OFFLOADS>(stream).await) });
-        } else {
-            self.runtime.begin(async { drop(echo::<R, OFFLOADS>(stream).await) });
-        }
+        let serving = self.serving.clone();
+        self.runtime.begin(async move { serving.serve(stream).await });
         Ok(())
     }
 
     /// Its connections have `TCP_NODELAY` by the listener.
     fn listen(&self, at: &Listening) -> io::Result<()> {
         let listener = self.runtime.listener(at.listener()?)?;
+        let serving = self.serving.clone();
         self.runtime.begin(async move {
             loop {
                 match R::accept(&listener).await {
-                    Ok(stream) if HTTP => {
-                        R::detach(R::spawn(async { drop(serve::<R, OFFLOADS>(stream).await) }));
-                    }
-                    Ok(stream) => {
-                        R::detach(R::spawn(async { drop(echo::<R, OFFLOADS>(stream).await) }));
-                    }
+                    Ok(stream) => R::detach(R::spawn(serving.serve(stream))),
                     // The client has gone while its connection waited.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     // Others would be measured with fewer connections than there are.

@@ -2,10 +2,9 @@
 
 use super::{Judged, floor, ratio};
 use crate::names::runtimes::{MORE_WORKERS, OURS, QUIET, SPAWN_BLOCKING, STALLS, TOKIO};
-use crate::options::{BLOCKING, COMPUTING, ECHO, MESSAGES, ZOO};
+use crate::options::{BLOCKING, COMPUTING, ECHO, HTTP, MESSAGES, REDIS, SHORT_HTTP, ZOO};
 use crate::report::{Cell, Report};
 use crate::scenario::{CPU, RATE};
-use crate::scenarios::{HTTP, REDIS, SHORT_HTTP};
 use crate::statistics::{Estimate, estimate_present};
 
 /// R1: our processor time for each request, divided by tokio's.

@@ -12,6 +12,8 @@ use users::build::example;
 use users::clients::{connect, content, ends, reset};
 use users::server::{Server, assert_rests, end};
 
+#[path = "redis/sessions.rs"]
+mod sessions;
 #[path = "redis/values.rs"]
 mod values;
 
@@ -312,6 +314,7 @@ fn who_waits_for_an_element_gets_one() {
     pusher.asks("BLPOP a b 0", popped("b", "1"));
     pusher.asks("BLPOP a b 1", popped("b", "2"));
     pusher.asks("BLPOP a b 0.05", Array(None));
+    pusher.asks("BLPOP a b 1e-10", Array(None));
     pusher.asks("LPUSH c 1 2", Integer(2));
     pusher.asks("BLPOP c 0", popped("c", "2"));
 

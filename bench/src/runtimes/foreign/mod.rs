@@ -1,12 +1,13 @@
 //! Servers of other projects, each a process that is a child of the server's.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
@@ -52,13 +53,16 @@ pub(super) struct Foreign {
 
 impl Foreign {
     /// Starts a program that listens on a free port, by a command for this port and a folder for its
-    /// files, which is removed once it listens.
+    /// files. The folder is removed once the program answers.
     pub(super) fn start(
         name: &str,
         command: impl Fn(SocketAddr, &Path) -> io::Result<Command>,
     ) -> io::Result<Foreign> {
-        let folder =
-            std::env::temp_dir().join(format!("cport-bench-{name}-{}", std::process::id()));
+        // One process may start several at once.
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("cport-bench-{name}-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
         let mut attempt = 0;
         loop {
             attempt += 1;
@@ -83,17 +87,21 @@ impl Foreign {
         let child = command.spawn()?;
         let foreign = Foreign { pid: child.id(), child: Mutex::new(child), address };
         let deadline = Instant::now() + START;
-        while TcpStream::connect(address).is_err() {
+        loop {
+            let answers = answers(address);
+            // If another program has taken the port, that one answers, and this one ends.
             let ended = foreign.child().try_wait()?;
             if let Some(status) = ended {
                 return Err(io::Error::other(format!("ended: {status}")));
+            }
+            if answers {
+                return Ok(foreign);
             }
             if Instant::now() > deadline {
                 return Err(ErrorKind::TimedOut.into());
             }
             pause();
         }
-        Ok(foreign)
     }
 
     fn child(&self) -> std::sync::MutexGuard<'_, Child> {
@@ -112,10 +120,12 @@ impl Foreign {
 impl Drop for Foreign {
     fn drop(&mut self) {
         let mut child = self.child();
-        // Unlike SIGKILL, this ends its own children, too. It has not been waited for, so the number
-        // is still its own.
-        let _ = kill_process(Pid::from_child(&child), Signal::TERM);
-        let _: io::Result<_> = child.wait();
+        // If it has been waited for, its number may belong to another process.
+        if let Ok(None) = child.try_wait() {
+            // Unlike SIGKILL, this ends its own children, too.
+            let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+            let _: io::Result<_> = child.wait();
+        }
     }
 }
 
@@ -140,6 +150,17 @@ impl Server for Foreign {
     fn usage(&self) -> Option<io::Result<Usage>> {
         Some(self.processes().and_then(|processes| usage_of(&processes)))
     }
+}
+
+/// Whether a server replies to a line. Redis knows the command, and nginx refuses the request.
+fn answers(address: SocketAddr) -> bool {
+    let ask = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(START / 10))?;
+        stream.write_all(b"PING\r\n\r\n")?;
+        stream.read(&mut [0])
+    };
+    matches!(ask(), Ok(1))
 }
 
 /// What these processes have used so far. Threads that have ended do not count.
@@ -167,6 +188,9 @@ fn usage_of(processes: &[u32]) -> io::Result<Usage> {
         let memory = fs::read_to_string(format!("/proc/{pid}/statm"))?;
         let pages = memory.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
         usage.resident += pages.ok_or_else(|| odd("statm"))? * rustix::param::page_size() as u64;
+    }
+    if threads == 0 {
+        return Err(io::Error::other("the kernel has no schedstat, or the process has ended"));
     }
     (usage.switches, usage.threads) = (Some(switches), Some(threads));
     Ok(usage)
@@ -196,6 +220,8 @@ mod tests {
         }
         child.kill().unwrap();
         child.wait().unwrap();
+        assert!(usage_of(&[child.id()]).is_err());
+        assert!(usage_of(&[]).unwrap_err().to_string().contains("no schedstat"));
         assert!(last.resident > 0 && last.threads == Some(1), "{last:?}");
     }
 
@@ -208,6 +234,12 @@ mod tests {
         assert!(need("sh").is_ok());
         let missing = |_: SocketAddr, _: &Path| Ok(Command::new("/no/such/program"));
         assert!(Foreign::start("missing", missing).is_err());
+        // It listens, and never answers.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let accepting = std::thread::spawn(move || drop(listener.accept()));
+        assert!(!answers(address));
+        accepting.join().unwrap();
         let ends = |_: SocketAddr, _: &Path| Ok(Command::new("true"));
         let error = Foreign::start("ending", ends).err().unwrap();
         assert!(error.to_string().contains("ended"), "{error}");

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::runtimes::child::output_of;
 use crate::runtimes::foreign::need;
 
 const NAME: &str = "redis-benchmark";
@@ -46,6 +47,12 @@ pub(super) fn amount(together: usize, round: Option<Duration>) -> usize {
     requests.max(1000)
 }
 
+/// How long that many requests may take, even on a machine that is busy with something else.
+fn limit_of(requests: usize) -> Duration {
+    let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+    Duration::from_secs(60) + Duration::from_micros(100) * requests
+}
+
 /// Sends that many requests of a command.
 pub(super) fn run(
     server: SocketAddr,
@@ -58,7 +65,8 @@ pub(super) fn run(
     benchmark.args(["-h", &server.ip().to_string(), "-p", &server.port().to_string()]);
     benchmark.args(["-P", &together.to_string(), "-c", &connections.to_string()]);
     benchmark.args(["-n", &requests.to_string(), "-r", &KEYS.to_string(), "--csv"]);
-    let output = benchmark.args(command).stdin(Stdio::null()).output();
+    let limit = limit_of(requests);
+    let output = output_of(benchmark.args(command).stderr(Stdio::piped()), limit);
     let output = output.map_err(|error| format!("{NAME}: {error}"))?;
     let said = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {

@@ -10,6 +10,7 @@ use completion_port::Batch;
 use self::protocol::Store;
 use crate::contenders::{Contender, Listening, Server, threads};
 use crate::runtimes::api::{Ours, Runtime, Smol, Tokio};
+use crate::runtimes::server::{OnRuntime, Serving};
 use crate::sink::Service;
 
 #[path = "../../../../crates/completion-port/examples/redis/protocol/mod.rs"]
@@ -89,11 +90,6 @@ impl Server for OnPort {
     }
 }
 
-struct OnRuntime<R> {
-    runtime: R,
-    store: Arc<Store>,
-}
-
 struct Linked<R: Runtime>(R::Stream);
 
 impl<R: Runtime> task::Link for Linked<R> {
@@ -110,50 +106,27 @@ impl<R: Runtime> task::Link for Linked<R> {
     }
 }
 
-fn start<R: Runtime>(_: usize, service: Service) -> io::Result<Box<dyn Server>> {
-    if service != Service::Echo {
-        return Err(io::ErrorKind::Unsupported.into());
+#[derive(Clone)]
+struct Redis(Arc<Store>);
+
+impl<R: Runtime> Serving<R> for Redis {
+    fn serve(&self, stream: R::Stream) -> impl Future<Output = ()> + Send + 'static {
+        let serving = task::serve(Linked::<R>(stream), Arc::clone(&self.0));
+        async { drop(serving.await) }
     }
-    let runtime = R::start(None)?;
-    let store = Arc::new(Store::new(|_| {}));
-    let swept = Arc::downgrade(&store);
-    runtime.begin(async move {
-        while let Some(store) = swept.upgrade() {
-            store.sweep();
-            drop(store);
-            R::sleep(task::SWEEP).await;
-        }
-    });
-    Ok(Box::new(OnRuntime { runtime, store }))
 }
 
-impl<R: Runtime> Server for OnRuntime<R> {
-    fn add(&self, _: TcpStream) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn listen(&self, at: &Listening) -> io::Result<()> {
-        let listener = self.runtime.listener(at.listener()?)?;
-        let store = Arc::clone(&self.store);
-        self.runtime.begin(async move {
-            // A failed accept leaves the clients without an answer, which they report.
-            while let Ok(stream) = R::accept(&listener).await {
-                let serving = task::serve(Linked::<R>(stream), Arc::clone(&store));
-                R::detach(R::spawn(async { drop(serving.await) }));
+fn start<R: Runtime>(_: usize, service: Service) -> io::Result<Box<dyn Server>> {
+    OnRuntime::<R, Redis>::start(None, service, |runtime| {
+        let store = Arc::new(Store::new(|_| {}));
+        let swept = Arc::downgrade(&store);
+        runtime.begin(async move {
+            while let Some(store) = swept.upgrade() {
+                store.sweep();
+                drop(store);
+                R::sleep(task::SWEEP).await;
             }
         });
-        Ok(())
-    }
-
-    fn answer(&self, _: UdpSocket) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn workers(&self) -> Option<usize> {
-        self.runtime.threads()
-    }
-
-    fn detected(&self) -> Option<String> {
-        self.runtime.detected()
-    }
+        Redis(store)
+    })
 }

@@ -9,11 +9,11 @@ use crate::Failure;
 use crate::contenders::{Contender, Server};
 use crate::enough::Amount;
 use crate::options::{
-    self, ACCEPTS, BLOCKING, COMPUTING, ECHO, FILES, INSTRUCTIONS, MESSAGES, OPERATIONS, SHORT, ZOO,
+    self, ACCEPTS, BLOCKING, COMPUTING, ECHO, FILES, HTTP, INSTRUCTIONS, MESSAGES, OPERATIONS,
+    REDIS, SHORT, SHORT_HTTP, ZOO,
 };
 use crate::report::{Cell, Described};
 use crate::run::Bench;
-use crate::scenarios::{HTTP, REDIS, SHORT_HTTP};
 
 /// The scenarios that are not measured here, and why.
 pub(in crate::system) const LACKS: [(&str, &str); 15] = [

@@ -49,12 +49,10 @@ pub(crate) type OurPort = Port<Peer, Sweep>;
 /// A port, and values whose deadlines are messages to it.
 pub(crate) fn start() -> io::Result<(Arc<OurPort>, Arc<Store>)> {
     let port: Arc<OurPort> = Arc::new(Port::builder().build()?);
-    let store = Arc::new(Store::new({
+    let store = Arc::new(Store::with_fallible_timer({
         let port = Arc::downgrade(&port);
-        move |at| {
-            // Refused only if the server ends.
-            let _ = port.upgrade().map(|port| port.post_at(at, Sweep));
-        }
+        // Fails if the server ends or has no memory.
+        move |at| port.upgrade().is_some_and(|port| port.post_at(at, Sweep).is_ok())
     }));
     Ok((port, store))
 }
@@ -93,7 +91,7 @@ fn welcome(port: &OurPort, store: &Arc<Store>, stream: TcpStream) {
     drop(port.register(Registration::owned(client, Interest::IN, OneShot::Level)));
 }
 
-/// Has another client's handler called, which finds its mailbox.
+/// Calls the handler of client `id`, which then reads its mailbox.
 fn caller(port: &Weak<OurPort>, id: Id) -> Caller {
     let port = Weak::clone(port);
     Box::new(move |call| {

@@ -39,7 +39,13 @@ impl Bell {
         }
     }
 
-    /// Whether it was rung since it was asked last. If not, the task is woken when it is.
+    /// The next ring wakes the task.
+    fn listen(&self, context: &Context<'_>) {
+        let mut bell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bell.1 = Some(context.waker().clone());
+    }
+
+    /// Returns whether it has rung since the last call. If not, the next ring wakes the task.
     fn was_rung(&self, context: &Context<'_>) -> bool {
         let mut bell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut bell.0) {
@@ -66,6 +72,10 @@ pub(crate) async fn serve<L: Link>(mut link: L, store: Arc<Store>) -> io::Result
     let bell = Arc::new(Bell::default());
     let mut buffer = vec![0; PORTION];
     loop {
+        // It has missed a message.
+        if session.is_cut_off() {
+            return Ok(());
+        }
         let progress = session.execute(&|| caller(&bell));
         if !session.output.is_empty() {
             let mut output = std::mem::take(&mut session.output);
@@ -73,10 +83,6 @@ pub(crate) async fn serve<L: Link>(mut link: L, store: Arc<Store>) -> io::Result
             // Its memory is used again.
             output.clear();
             session.output = output;
-            // A call during the write has been heard, and its message is still in the mailbox.
-            if session.has_mailbox() {
-                continue;
-            }
         }
         let until = match progress {
             Progress::Ends => return Ok(()),
@@ -105,11 +111,10 @@ async fn write<L: Link>(
         if let Poll::Ready(written) = written.as_mut().poll(context) {
             return Poll::Ready(written);
         }
-        // What came is collected once this is written.
-        while session.has_mailbox() && bell.was_rung(context) {
-            if session.is_cut_off() {
-                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-            }
+        // A ring is kept for `wait`, since its message stays in the mailbox until this is written.
+        bell.listen(context);
+        if session.is_cut_off() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         Poll::Pending
     })
@@ -123,7 +128,11 @@ enum Woken {
     Otherwise,
 }
 
-/// Waits for input, and for what else may call the session.
+/// Waits for input, a message or the time. Input comes first, so that a steady stream of messages
+/// does not keep the client's requests waiting. A client that waits with [`has_enough_input`] is not
+/// read from, so its end is noticed only when it no longer waits.
+///
+/// [`has_enough_input`]: Session::has_enough_input
 async fn wait<L: Link>(
     link: &mut L,
     buffer: &mut [u8],
@@ -143,10 +152,13 @@ async fn wait<L: Link>(
         }
     });
     poll_fn(|context| {
+        if reads && let Poll::Ready(read) = read.as_mut().poll(context) {
+            return Poll::Ready(read.map(Woken::Input));
+        }
         if bell.was_rung(context) || passed.as_mut().poll(context).is_ready() {
             return Poll::Ready(Ok(Woken::Otherwise));
         }
-        if reads { read.as_mut().poll(context).map_ok(Woken::Input) } else { Poll::Pending }
+        Poll::Pending
     })
     .await
 }

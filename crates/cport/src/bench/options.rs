@@ -14,7 +14,7 @@ pub(crate) const ABOUT: &str = "The completion port side by side with its rivals
 pub(crate) const CALLED_BY_CPORT: &str = "CPORT_BENCH_CALLED_BY_CPORT";
 
 /// The scenarios and their descriptions.
-pub(crate) const SCENARIOS: [(&str, &str); 25] = [
+pub(crate) const SCENARIOS: [(&str, &str); 28] = [
     ("S1", "echo of 64 bytes, request and response"),
     ("S2", "echo, bursts of 8 requests"),
     ("S3", "handlers of 20 us on 4 connections"),
@@ -35,9 +35,15 @@ pub(crate) const SCENARIOS: [(&str, &str); 25] = [
     (IN_FLIGHT, "1 to 64 operations in flight on one socket, and readiness, within the process"),
     ("single", "the price of an event: one thread, no wakes, within the process"),
     (ECHO, "runtimes, only if asked for, as those below: echo of 64 bytes"),
+    (HTTP, "runtimes and others: HTTP/1.1 on connections that stay, and pipelined; hyper, nginx"),
+    (SHORT_HTTP, "runtimes and others: HTTP/1.1, connections of ten requests"),
     (BLOCKING, "runtimes: one handler in 50 blocks; throughput, latencies of the others, --plot"),
     (COMPUTING, "runtimes: some handlers compute for 60 ms; latencies of the others"),
     (MESSAGES, "runtimes: tasks that exchange messages, in separate processes"),
+    (
+        REDIS,
+        "runtimes and others: SET, GET, INCR and MGET of Redis, alone and pipelined; and Redis",
+    ),
     (ZOO, "runtimes: small programs that are known to stall"),
     (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
 ];
@@ -45,16 +51,23 @@ pub(crate) const SCENARIOS: [(&str, &str); 25] = [
 pub(crate) const INSTRUCTIONS: &str = "instructions";
 /// The scenarios of runtimes: an echo, ...
 pub(crate) const ECHO: &str = "R1";
+/// ... HTTP/1.1 on connections that stay, ...
+pub(crate) const HTTP: &str = "R2";
+/// ... on connections of ten requests, ...
+pub(crate) const SHORT_HTTP: &str = "R3";
 /// ... handlers that block, ...
 pub(crate) const BLOCKING: &str = "R4a";
 /// ... handlers that compute, ...
 pub(crate) const COMPUTING: &str = "R4b";
 /// ... messages between tasks, ...
 pub(crate) const MESSAGES: &str = "R5";
+/// ... the protocol of Redis, ...
+pub(crate) const REDIS: &str = "R6";
 /// ... and programs that are known to stall.
 pub(crate) const ZOO: &str = "zoo";
 /// The scenarios that are measured only if asked for.
-pub(crate) const ASKED_FOR: [&str; 6] = [ECHO, BLOCKING, COMPUTING, MESSAGES, ZOO, INSTRUCTIONS];
+pub(crate) const ASKED_FOR: [&str; 9] =
+    [ECHO, HTTP, SHORT_HTTP, BLOCKING, COMPUTING, MESSAGES, REDIS, ZOO, INSTRUCTIONS];
 /// The scenario whose servers accept by themselves.
 pub(crate) const SHORT: &str = "S10";
 /// The scenario without connections.

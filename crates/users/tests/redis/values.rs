@@ -8,10 +8,6 @@ fn error(text: &str) -> Reply {
     Reply::Error(text.to_owned())
 }
 
-const NO_INTEGER: &str = "ERR value is not an integer or out of range";
-const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
-const OVERFLOW: &str = "ERR increment or decrement would overflow";
-
 /// What both the example and Redis answer.
 const SAME: [(&str, &str); 28] = [
     ("INCR n", ":1"),
@@ -113,8 +109,6 @@ fn counters_and_deadlines_are_those_of_redis() {
     let server = start();
     let mut client = Client::connect(&server);
     checks_what_both_answer(&mut client);
-    let expected = [error(NO_INTEGER), error(WRONG_TYPE), error(OVERFLOW)];
-    assert!(SAME.iter().filter(|(_, reply)| reply.starts_with('-')).count() > expected.len());
     end(server);
 }
 
@@ -143,18 +137,22 @@ fn redis_itself_gives_the_same_answers() {
     redis.wait().unwrap();
 }
 
-/// The reply to a request, again and again until it is another one.
-fn wait_until_no_longer(client: &mut Client, words: &str, before: &Reply) -> Reply {
+/// Repeats a request until its reply is as wanted. Returns that reply.
+fn wait_for(client: &mut Client, words: &str, is_wanted: impl Fn(&Reply) -> bool) -> Reply {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         client.send(&line(words));
         let reply = client.reply();
-        if reply != *before {
+        if is_wanted(&reply) {
             return reply;
         }
         assert!(Instant::now() < deadline, "{words}: still {reply:?}");
         thread::yield_now();
     }
+}
+
+fn wait_until_no_longer(client: &mut Client, words: &str, before: &Reply) -> Reply {
+    wait_for(client, words, |reply| reply != before)
 }
 
 #[test]
@@ -177,16 +175,21 @@ fn keys_expire_in_every_command() {
     assert_eq!(wait_until_no_longer(&mut client, "TTL l", &Integer(0)), Integer(-2));
     client.asks("RPUSH l 3", Integer(1));
     client.asks("BLPOP l 0", array([bulk("l"), bulk("3")]));
-    // A later deadline replaces one that is near.
-    client.asks("SET d x PX 50", ok());
-    client.asks("EXPIRE d 1000", Integer(1));
+    // A later deadline replaces one that is near, unless the key has just expired.
+    loop {
+        client.asks("SET d x PX 50", ok());
+        client.send(&line("EXPIRE d 1000"));
+        if client.reply() == Integer(1) {
+            break;
+        }
+    }
     client.asks("SET e x PX 60", ok());
     assert_eq!(wait_until_no_longer(&mut client, "GET e", &bulk("x")), Bulk(None));
     client.asks("GET d", bulk("x"));
     end(server);
 }
 
-/// Nobody asks for them: the server removes them by its timer, and then rests.
+/// DBSIZE counts keys that have expired, so it is zero only once the server's timer has removed them.
 #[test]
 fn keys_that_nobody_reads_expire() {
     const KEYS: usize = 2000;
@@ -202,10 +205,13 @@ fn keys_that_nobody_reads_expire() {
     for _ in 0..KEYS {
         assert_eq!(client.reply(), ok());
     }
-    assert_rests(&server);
+    wait_for(&mut client, "DBSIZE", |reply| *reply == Integer(0));
+    // The timer is set again.
+    client.asks("SET stays x", ok());
     client.asks("SET last x PX 20", ok());
+    wait_for(&mut client, "DBSIZE", |reply| *reply == Integer(1));
+    client.asks("GET stays", bulk("x"));
     assert_rests(&server);
-    client.asks("EXISTS key:0 key:1 last", Integer(0));
     end(server);
 }
 

@@ -14,6 +14,7 @@ fn sizes(name: &str) -> Option<(usize, usize)> {
         "MGET" | "DEL" | "EXISTS" | "SUBSCRIBE" => (2, usize::MAX),
         "SET" | "EXPIRE" | "PEXPIRE" | "LPUSH" | "RPUSH" | "BLPOP" => (3, usize::MAX),
         "PING" | "QUIT" | "UNSUBSCRIBE" => (1, usize::MAX),
+        "DBSIZE" => (1, 1),
         _ => return None,
     })
 }
@@ -84,10 +85,7 @@ impl Session {
                 self.has_quit = true;
                 resp::simple(&mut self.output, "OK");
             }
-            _ => {
-                let store = Arc::clone(&self.store);
-                return run_for_any(&store, name, arguments, &mut self.output);
-            }
+            _ => return run_for_any(&self.store, name, arguments, &mut self.output),
         }
         Ok(())
     }
@@ -169,8 +167,9 @@ impl Session {
             resp::bulk(&mut self.output, &element);
             return Ok(());
         }
-        // A timeout of zero, or one beyond all times, never passes.
-        let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
+        // A timeout of zero, or one beyond all times, never passes. The shortest is a millisecond.
+        let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|_| seconds > 0.0);
+        let timeout = timeout.map(|time| time.max(Duration::from_millis(1)));
         let until = timeout.and_then(|time| Instant::now().checked_add(time));
         self.blocked = Some(Wait { until });
         Ok(())
@@ -227,6 +226,7 @@ fn run_for_any(
             let exists = |key: &&&[u8]| shards.of(key).get(key).is_some();
             resp::length(out, keys.iter().filter(exists).count());
         }
+        ("DBSIZE", []) => resp::length(out, store.size()),
         ("INCR", [key]) => add(store, key, 1, out)?,
         ("DECR", [key]) => add(store, key, -1, out)?,
         ("INCRBY", [key, by]) => {

@@ -17,7 +17,7 @@ pub(crate) enum Call {
     CutOff,
 }
 
-/// Has the handler or task of a session called. Returns false if the client is just leaving.
+/// Calls a session's handler or task. Returns false if its client is leaving.
 pub(crate) type Caller = Box<dyn Fn(Call) -> bool + Send + Sync>;
 
 /// The mailbox of a session. Its lock is taken last.

@@ -1,11 +1,11 @@
 //! The protocol of Redis and its commands, for servers of any kind: on a port, or a task for each
 //! client.
 //!
-//! No command that only reads or writes values takes a lock for another connection. A client's
-//! replies go into `Session::output`, which belongs to its session, and so to the thread or task that
-//! has it. What other clients send to it (a published message, an element that it waits for) goes
-//! into its mailbox. A session has one only while it has subscribed or waits, and looks into it only
-//! then. Values are spread over shards with a lock each, which is held for one command.
+//! Commands on values lock shards only; pushes, BLPOP and deadlines also take one lock for all. A
+//! client's replies go into `Session::output`, which belongs to its session, and so to the thread or
+//! task that has it. What other clients send to it (a published message, an element that it waits
+//! for) goes into its mailbox. A session has one only while it has subscribed or waits, and looks
+//! into it only then. Values are spread over shards with a lock each, which is held for one command.
 
 mod commands;
 mod mailbox;
@@ -55,6 +55,8 @@ pub(crate) struct Session {
     has_quit: bool,
     /// The words of a request, in `input`.
     words: Vec<Range<usize>>,
+    /// Memory for references to these words.
+    no_words: Vec<&'static [u8]>,
 }
 
 /// A client waits for an element of a list, and may have a deadline.
@@ -88,6 +90,7 @@ impl Session {
             has_ended: false,
             has_quit: false,
             words: Vec::new(),
+            no_words: Vec::new(),
         }
     }
 
@@ -130,7 +133,7 @@ impl Session {
         self.end_wait();
         self.collect();
         let input = std::mem::take(&mut self.input);
-        let mut words = Vec::new();
+        let mut words = renewed(std::mem::take(&mut self.no_words));
         let mut used = 0;
         let progress = loop {
             if let Some(wait) = self.blocked {
@@ -160,6 +163,7 @@ impl Session {
                 }
             }
         };
+        self.no_words = renewed(words);
         self.input = input;
         if self.has_quit {
             self.input.clear();
@@ -184,8 +188,12 @@ impl Session {
         }
     }
 
-    /// Takes what others have sent.
+    /// Takes what others have sent, unless that would not be sent soon: the mailbox has a limit, and
+    /// the output has none. Nothing follows the reply to QUIT.
     fn collect(&mut self) {
+        if self.has_quit || self.output.len() >= HIGH_WATER {
+            return;
+        }
         if let Some(mailbox) = &self.mailbox {
             mailbox.take(&mut self.output);
             if self.blocked.is_none() && self.subscriptions.is_empty() {
@@ -197,6 +205,13 @@ impl Session {
     fn mailbox(&mut self, caller: &dyn Fn() -> Caller) -> Arc<Mailbox> {
         Arc::clone(self.mailbox.get_or_insert_with(|| Arc::new(Mailbox::new(caller()))))
     }
+}
+
+/// Empties a vector. It keeps its memory, for words that live longer or shorter.
+fn renewed<'w>(mut words: Vec<&[u8]>) -> Vec<&'w [u8]> {
+    words.clear();
+    // The standard library collects into the vector that it comes from.
+    words.into_iter().map(|_| -> &[u8] { &[] }).collect()
 }
 
 /// Locks a mutex that a handler may have held when it panicked. Such a handler has corrupted at most

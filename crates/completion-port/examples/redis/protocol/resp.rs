@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// More bytes are no request.
+/// A longer request is refused.
 const LONGEST_REQUEST: usize = 1 << 20;
 const LONGEST_LINE: usize = 4096;
 const MOST_ARGUMENTS: i64 = 1024;
