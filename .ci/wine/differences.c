@@ -62,8 +62,7 @@ static int polled(SOCKET socket, SHORT events)
     return WSAPoll(&question, 1, 1000) > 0 ? question.revents : 0;
 }
 
-/* The end of a stream is told of only after the data before it was read: "word for an end behind data that was not read
- * yet". */
+/* The end of a stream is reported only after the data before it was read: "event for an end of stream behind unread data". */
 static void end_behind_data(void)
 {
     SOCKET ours, theirs;
@@ -78,8 +77,8 @@ static void end_behind_data(void)
     difference("the end behind data is not told", !(before & POLLHUP) && after & POLLHUP);
 }
 
-/* A poll that tells of a reset takes the error away from the receive that comes after it: "error left to fetch once its
- * driver has looked at the socket". */
+/* A poll that reports a reset takes the error away from the receive that comes after it: "socket error left after its
+ * driver has read it". */
 static void error_after_reset(void)
 {
     SOCKET ours, theirs;
@@ -120,9 +119,8 @@ static void address_of_datagrams(void)
     difference("a connected datagram socket is moved", address.sin_addr.s_addr != htonl(0x7f030501));
 }
 
-/* That a datagram has reached nobody is no matter of a poll, to which it is something to receive on Windows: "errors of
- * datagram sockets that a poll tells of". Nor does it end a receive that is in flight: "errors of datagram sockets that a
- * receive in flight is told of". */
+/* Windows reports to a poll, as something to receive, that a datagram has reached nobody: "event for an error of a datagram
+ * socket". It also ends a receive that is in flight: "receive in flight that fails with a datagram socket's error". */
 static void datagrams_to_nobody(void)
 {
     struct sockaddr_in address, nobody;
@@ -536,8 +534,8 @@ static void connections_of_anything(void)
                             NULL, NULL) == 0);
 }
 
-/* A file that is asked as a socket says that it is something else than Windows says: "code that says of a file that it is
- * no socket". And the completion port of a file is told of a write that was refused. */
+/* A socket call on a file fails with another code than on Windows: "error code for a file that is not a socket". And a
+ * refused write to a file queues a packet. */
 static void operations_on_files(const char *program)
 {
     char name[MAX_PATH + 16];

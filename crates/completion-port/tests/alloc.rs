@@ -570,7 +570,7 @@ fn reading_what_is_in_memory_allocates_nothing() {
         true
     };
     if !round() {
-        testkit::skipped("this file system does not tell what is in memory");
+        testkit::skipped("this file system does not report what it has cached");
         return;
     }
     assert_allocates_nothing(|| assert!(round()));

@@ -25,42 +25,42 @@ pub(crate) trait Link: Send {
 
 /// Called by other clients. Only a task that has a mailbox looks at it.
 #[derive(Default)]
-struct Bell(Mutex<(bool, Option<Waker>)>);
+struct Notification(Mutex<(bool, Option<Waker>)>);
 
-impl Bell {
-    fn ring(&self) {
+impl Notification {
+    fn notify(&self) {
         let waker = {
-            let mut bell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            bell.0 = true;
-            bell.1.take()
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.0 = true;
+            state.1.take()
         };
         if let Some(waker) = waker {
             waker.wake();
         }
     }
 
-    /// The next ring wakes the task.
+    /// The next notification wakes the task.
     fn listen(&self, context: &Context<'_>) {
-        let mut bell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        bell.1 = Some(context.waker().clone());
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.1 = Some(context.waker().clone());
     }
 
-    /// Returns whether it has rung since the last call. If not, the next ring wakes the task.
-    fn was_rung(&self, context: &Context<'_>) -> bool {
-        let mut bell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut bell.0) {
+    /// Whether `notify` was called since the last call. If not, the next one wakes the task.
+    fn was_notified(&self, context: &Context<'_>) -> bool {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut state.0) {
             return true;
         }
-        bell.1 = Some(context.waker().clone());
+        state.1 = Some(context.waker().clone());
         false
     }
 }
 
-fn caller(bell: &Arc<Bell>) -> Caller {
-    let bell = Arc::downgrade(bell);
+fn caller(notification: &Arc<Notification>) -> Caller {
+    let notification = Arc::downgrade(notification);
     Box::new(move |_: Call| {
-        bell.upgrade().is_some_and(|bell| {
-            bell.ring();
+        notification.upgrade().is_some_and(|notification| {
+            notification.notify();
             true
         })
     })
@@ -69,17 +69,17 @@ fn caller(bell: &Arc<Bell>) -> Caller {
 /// Serves a client until its connection ends.
 pub(crate) async fn serve<L: Link>(mut link: L, store: Arc<Store>) -> io::Result<()> {
     let mut session = Session::new(&store);
-    let bell = Arc::new(Bell::default());
+    let notification = Arc::new(Notification::default());
     let mut buffer = vec![0; PORTION];
     loop {
         // It has missed a message.
         if session.is_cut_off() {
             return Ok(());
         }
-        let progress = session.execute(&|| caller(&bell));
+        let progress = session.execute(&|| caller(&notification));
         if !session.output.is_empty() {
             let mut output = std::mem::take(&mut session.output);
-            write(&mut link, &output, &session, &bell).await?;
+            write(&mut link, &output, &session, &notification).await?;
             // Its memory is used again.
             output.clear();
             session.output = output;
@@ -90,7 +90,7 @@ pub(crate) async fn serve<L: Link>(mut link: L, store: Arc<Store>) -> io::Result
             Progress::Waits(until) => until,
             Progress::Reads => None,
         };
-        match wait::<L>(&mut link, &mut buffer, until, &session, &bell).await? {
+        match wait::<L>(&mut link, &mut buffer, until, &session, &notification).await? {
             Woken::Input(0) if session.is_blocked() => return Ok(()),
             Woken::Input(0) => session.end_input(),
             Woken::Input(read) => session.input().extend_from_slice(&buffer[..read]),
@@ -104,15 +104,15 @@ async fn write<L: Link>(
     link: &mut L,
     output: &[u8],
     session: &Session,
-    bell: &Bell,
+    notification: &Notification,
 ) -> io::Result<()> {
     let mut written = pin!(link.write_all(output));
     poll_fn(|context| {
         if let Poll::Ready(written) = written.as_mut().poll(context) {
             return Poll::Ready(written);
         }
-        // A ring is kept for `wait`, since its message stays in the mailbox until this is written.
-        bell.listen(context);
+        // A notification is kept for `wait`, since its message stays in the mailbox until this is written.
+        notification.listen(context);
         if session.is_cut_off() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
@@ -138,7 +138,7 @@ async fn wait<L: Link>(
     buffer: &mut [u8],
     until: Option<Instant>,
     session: &Session,
-    bell: &Bell,
+    notification: &Notification,
 ) -> io::Result<Woken> {
     if !session.has_mailbox() {
         return link.read(buffer).await.map(Woken::Input);
@@ -155,7 +155,7 @@ async fn wait<L: Link>(
         if reads && let Poll::Ready(read) = read.as_mut().poll(context) {
             return Poll::Ready(read.map(Woken::Input));
         }
-        if bell.was_rung(context) || passed.as_mut().poll(context).is_ready() {
+        if notification.was_notified(context) || passed.as_mut().poll(context).is_ready() {
             return Poll::Ready(Ok(Woken::Otherwise));
         }
         Poll::Pending

@@ -524,7 +524,7 @@ on_edge_triggered_systems! {
     /// Rule 30: the kernel keeps reporting a duplicate under the registration of the closed
     /// descriptor, until the port checks.
     fn a_duplicate_keeps_a_registration_going_until_the_port_looks(system: &System) {
-        system.not_by_kqueue("entries that outlive their numbers");
+        system.not_by_kqueue("registrations that outlive their descriptor");
         const WRITES: usize = 200;
         for trigger in TRIGGERS {
             let port = system.port::<Entry, usize>(1);
@@ -582,7 +582,7 @@ on_edge_triggered_systems! {
 
     /// Rule 30: the number names the same socket again, whose kernel entry still exists.
     fn a_number_that_names_the_same_socket_again_may_be_registered(system: &System) {
-        system.not_by_kqueue("entries that outlive their numbers");
+        system.not_by_kqueue("registrations that outlive their descriptor");
         for was in ["dropped", "removed", "armed"] {
             until_undisturbed(|| {
                 let port = system.port::<&str, usize>(1);
@@ -624,7 +624,7 @@ on_edge_triggered_systems! {
 
     /// Rule 30: the new set doesn't confuse a reused number with its former object.
     fn a_rebuilt_set_leaves_a_reused_number_alone(system: &System) {
-        system.not_by_kqueue("entries that outlive their numbers");
+        system.not_by_kqueue("registrations that outlive their descriptor");
         until_undisturbed(|| {
             let port = system.port::<&str, usize>(1);
             let lives_on = leave_stale_entry(&port, system, "stale");
@@ -640,7 +640,7 @@ on_edge_triggered_systems! {
 
     /// Rules 23 and 30: the new set watches for the same conditions as the old one, and no others.
     fn a_rebuilt_set_watches_for_what_was_asked_for(system: &System) {
-        system.not_by_kqueue("entries that outlive their numbers");
+        system.not_by_kqueue("registrations that outlive their descriptor");
         system.several_threads_wait();
         let port = system.port::<&str, usize>(1);
         let (ours, theirs) = system.udp_pair();
@@ -652,7 +652,7 @@ on_edge_triggered_systems! {
 
     /// Rules 12, 23 and 30: the same for a condition requested earlier and requested again.
     fn a_rebuilt_set_watches_for_what_was_asked_for_before(system: &System) {
-        system.not_by_kqueue("entries that outlive their numbers");
+        system.not_by_kqueue("registrations that outlive their descriptor");
         let port = system.port::<&str, usize>(1);
         let (ours, theirs) = system.tcp_pair();
         fill(&ours);
@@ -668,7 +668,7 @@ on_edge_triggered_systems! {
 
     /// Rule 30: the new set doesn't watch a registration that is being removed and ends afterwards.
     fn a_rebuilt_set_does_not_watch_what_is_being_removed(system: &System) {
-        system.not_by_kqueue("entries that outlive their numbers");
+        system.not_by_kqueue("registrations that outlive their descriptor");
         let port = system.port::<Socket, usize>(1);
         let lives_on = leave_stale_entry(&port, system, system.event());
         let (ours, theirs) = system.unix_pair();
@@ -686,7 +686,7 @@ on_edge_triggered_systems! {
 
     /// Rule 30: a post wakes a thread that sleeps in the new set.
     fn a_post_wakes_a_thread_that_sleeps_in_a_rebuilt_set(system: &System) {
-        system.not_by_kqueue("entries that outlive their numbers");
+        system.not_by_kqueue("registrations that outlive their descriptor");
         system.several_threads_wait();
         let port = system.port::<&str, usize>(1);
         // On a thread that has exited afterwards, so that it isn't counted.
@@ -803,7 +803,7 @@ on_edge_triggered_systems! {
 
     /// Rule 30: no thread continues to sleep in a replaced set, where nothing would wake it.
     fn a_set_is_not_replaced_while_another_thread_sleeps_in_it(system: &System) {
-        system.not_by_kqueue("entries that outlive their numbers");
+        system.not_by_kqueue("registrations that outlive their descriptor");
         system.several_threads_wait();
         let port = system.port::<&str, usize>(2);
         make_packets_long(system, &port);
@@ -858,7 +858,7 @@ on_edge_triggered_systems! {
     /// Rule 30: after too many stale reports the kernel's set is replaced, and nothing else is
     /// lost.
     fn past_a_limit_the_kernels_set_is_rebuilt_and_nothing_is_lost(system: &System) {
-        system.not_by_kqueue("entries that outlive their numbers");
+        system.not_by_kqueue("registrations that outlive their descriptor");
         let port = system.port::<&str, usize>(1);
         let lives_on = leave_stale_entry(&port, system, "stale");
         let sockets: Vec<_> = (0..6).map(|_| system.unix_pair()).collect();

@@ -154,7 +154,7 @@ on_every_system! {
 
     /// Rule 23.
     fn only_what_is_asked_for_is_reported(system: &System) {
-        system.not_by_polls("edge that is told once if it was not drained");
+        system.not_by_polls("edge trigger that reports undrained data only once");
         for trigger in TRIGGERS {
             for pair in STREAMS {
                 for (interest, expected) in [
@@ -224,8 +224,8 @@ on_every_system! {
 
     /// Rule 26.
     fn after_a_refused_connect_a_stream_is_fresh_again_and_may_connect(system: &System) {
-        system.not_by_notifications("streams that are as new after a refused connect");
-        system.not_on_windows("streams that are as new after a refused connect");
+        system.not_by_notifications("sockets that may connect again after a refusal");
+        system.not_on_windows("sockets that may connect again after a refusal");
         for trigger in TRIGGERS {
             let port = port_on(system);
             let client = system.tcp_fresh();
@@ -271,8 +271,8 @@ on_every_system! {
 
     /// Rule 26.
     fn a_unix_client_is_reported_when_it_is_enabled_after_its_connect(system: &System) {
-        system.not_by_notifications("clients of AF_UNIX that hear nothing of their connect");
-        system.not_by_kqueue("clients of AF_UNIX that hear nothing of their connect");
+        system.not_by_notifications("AF_UNIX clients whose connect has no event");
+        system.not_by_kqueue("AF_UNIX clients whose connect has no event");
         for trigger in TRIGGERS {
             let port = port_on(system);
             let listener = system.unix_listener(4);

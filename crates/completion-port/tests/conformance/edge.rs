@@ -39,7 +39,7 @@ on_every_system! {
 
     /// Rule 21.
     fn an_edge_registration_does_not_repeat_what_still_holds(system: &System) {
-        system.not_by_polls("edge that is told once if it was not drained");
+        system.not_by_polls("edge trigger that reports undrained data only once");
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
         register(&port, &ours, "ours", Interest::IN, PERSISTENT_EDGE);
@@ -175,7 +175,7 @@ on_every_system! {
     /// the time, whatever was known of it before, and however often the kernel was asked about the
     /// rest.
     fn an_edge_that_nobody_asked_about_is_reported_to_who_asks_later(system: &System) {
-        system.not_on_wine("word for an end behind data that was not read yet");
+        system.not_on_wine("event for an end of stream behind unread data");
         for trigger in TRIGGERS {
             for pair in STREAMS {
                 for checks in [0, 1, 2] {

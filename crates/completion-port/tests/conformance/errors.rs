@@ -52,7 +52,7 @@ on_every_system! {
 
     /// Rule 27.
     fn a_reset_connection_is_out_and_err_until_its_error_is_fetched(system: &System) {
-        system.not_on_windows("error to fetch after a reset but by a read");
+        system.not_on_windows("way to get a reset's error except by a read");
         let both = Interest::IN | Interest::OUT;
         for trigger in TRIGGERS {
             for (interest, before) in [
@@ -80,7 +80,7 @@ on_every_system! {
 
     /// Rule 25.
     fn a_reset_of_a_connection_that_was_never_seen_alive_is_no_refused_connect(system: &System) {
-        system.not_on_windows("error to fetch after a reset but by a read");
+        system.not_on_windows("way to get a reset's error except by a read");
         for trigger in TRIGGERS {
             let port = port_on(system);
             let (ours, theirs) = system.tcp_pair();
@@ -117,7 +117,7 @@ on_every_system! {
 
     /// Rule 25.
     fn errors_are_reported_whatever_was_asked_for(system: &System) {
-        system.not_on_wine("error left to fetch once its driver has looked at the socket");
+        system.not_on_wine("socket error left after its driver has read it");
         for trigger in TRIGGERS {
             for interest in [
                 Interest::NONE,
@@ -142,7 +142,7 @@ on_every_system! {
 
     /// Rule 25. Windows reports it as something to receive.
     fn the_error_of_a_datagram_socket_is_fetched_by_a_read_and_then_over(system: &System) {
-        system.not_on_wine("errors of datagram sockets that a poll tells of");
+        system.not_on_wine("event for an error of a datagram socket");
         let (interest, told) = if cfg!(windows) && system.kernel().is_none() {
             (Interest::IN, Events::IN)
         } else {
@@ -193,8 +193,8 @@ on_every_system! {
 
     /// Rule 27.
     fn a_hangup_that_nobody_asked_about_is_told_once_at_each_enabling(system: &System) {
-        system.not_by_notifications("word for a stream whose halves are both shut");
-        system.not_on_windows("word for a stream whose halves are both shut");
+        system.not_by_notifications("event for a stream that is shut in both directions");
+        system.not_on_windows("event for a stream that is shut in both directions");
         for trigger in TRIGGERS {
             for pair in [System::unix_pair as Pair, System::pipe] {
                 let port = port_on(system);
@@ -240,8 +240,8 @@ on_every_system! {
 
     /// Rule 27.
     fn a_hangup_counts_as_in_and_out_as_far_as_they_were_requested(system: &System) {
-        system.not_by_notifications("word for a stream whose halves are both shut");
-        system.not_on_windows("word for a stream whose halves are both shut");
+        system.not_by_notifications("event for a stream that is shut in both directions");
+        system.not_on_windows("event for a stream that is shut in both directions");
         for (interest, expected) in [
             (Interest::IN, Events::IN),
             (Interest::OUT, Events::OUT),

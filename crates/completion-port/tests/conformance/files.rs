@@ -96,7 +96,7 @@ on_every_file_system! {
 
     /// Rule 67: socket operations fail, and the association continues.
     fn a_file_is_no_socket(system: &System) {
-        system.not_on_wine("code that says of a file that it is no socket");
+        system.not_on_wine("error code for a file that is not a socket");
         let port = sockets_on(system);
         let mut token = port.associate(system.file(b"bytes")).unwrap();
         for operation in [Operation::recv(room(4)), Operation::send(b"x".to_vec()), Operation::accept()] {
@@ -181,7 +181,7 @@ on_every_file_system! {
         if system.kernel().is_none() {
             let cached = system.cached_from(&file, 4096, 8 * 4096);
             if cached == 0 || cached >= 7 * 4096 {
-                lacking("file system here that lets go of a part of a file");
+                lacking("file system here that drops part of a file from its cache");
             }
         }
         // It can't complete immediately, although a part of it could.
@@ -282,7 +282,7 @@ on_every_file_system! {
         let port = sockets_on(system);
         let token = port.associate(system.file(b"bytes")).unwrap();
         if system.kernel().is_none() && system.cached_from(token.key(), 0, 5) < 5 {
-            lacking("file system here that tells what is in memory");
+            lacking("file system here that reports what it has cached");
         }
         let started = token.start_now(Operation::read_at(room(5), 0)).unwrap();
         let Started::Completed((token, now)) = started else { panic!("it is in memory") };
@@ -523,7 +523,7 @@ fn what_is_not_aligned_says_so_epoll() {
     for system in native() {
         let mut all = page(3 * BLOCK);
         let Some(file) = system.direct_file(&all) else {
-            return skipped("no file system here demands that blocks are aligned");
+            return skipped("no file system here requires aligned blocks");
         };
         let port: Port<Socket, u32, Span> = system.port_with_buffers(1);
         let mut token = port.associate(file).unwrap();
@@ -575,7 +575,7 @@ fn a_part_that_is_not_aligned_says_so_epoll() {
     for system in native() {
         let all = page(3 * BLOCK);
         let Some(file) = system.direct_file(&all) else {
-            return skipped("no file system here demands that blocks are aligned");
+            return skipped("no file system here requires aligned blocks");
         };
         let port: Port<Socket, u32, [Span; 2]> = system.port_with_buffers(1);
         let parts = |behind| [span(0, BLOCK, b'?'), span(behind, 2 * BLOCK, b'?')];
@@ -607,7 +607,7 @@ fn what_is_read_in_blocks_ends_with_its_file_epoll() {
         let all = page(2 * BLOCK);
         for end in [BLOCK + 1, BLOCK + 512, BLOCK + 513, 2 * BLOCK - 1, 2 * BLOCK] {
             let Some(file) = system.direct_file(&all) else {
-                return skipped("no file system here demands that blocks are aligned");
+                return skipped("no file system here requires aligned blocks");
             };
             system.set_length(&file, end);
             let port: Port<Socket, u32, Span> = system.port_with_buffers(1);
@@ -642,7 +642,7 @@ fn a_file_may_grow_while_it_is_read_in_blocks_epoll() {
     let system = System::native_with_threads();
     let all = page(END as usize);
     let Some(file) = system.direct_file(&all) else {
-        return skipped("no file system here demands that blocks are aligned");
+        return skipped("no file system here requires aligned blocks");
     };
     let file = Shared::new(file);
     let port: Port<Shared, u32, Span> = system.port_with_buffers(1);

@@ -113,7 +113,7 @@ on_every_file_system! {
         let (token, _far) = token_of(&port, system);
         let socket = Shared::new(system.file(b"bytes"));
         if system.kernel().is_none() && system.cached_from(&socket, 0, 5) < 5 {
-            lacking("file system here that tells what is in memory");
+            lacking("file system here that reports what it has cached");
         }
         let file = SharedFile::new(socket.clone());
         let started = token.start_now(file.read_at(room(5), 0)).unwrap();

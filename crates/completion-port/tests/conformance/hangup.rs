@@ -56,8 +56,8 @@ on_every_system! {
 
     /// Rule 24: first the reading half ends, then the writing half.
     fn the_two_halves_of_a_stream_are_told_apart(system: &System) {
-        system.not_by_notifications("word for a stream whose halves are both shut");
-        system.not_on_windows("word for a stream whose halves are both shut");
+        system.not_by_notifications("event for a stream that is shut in both directions");
+        system.not_on_windows("event for a stream that is shut in both directions");
         for trigger in TRIGGERS {
             let port = port_on(system);
             let (ours, theirs) = system.tcp_pair();
@@ -77,8 +77,8 @@ on_every_system! {
 
     /// Rule 24: both directions end at the same time.
     fn a_stream_that_is_gone_is_write_closed(system: &System) {
-        system.not_by_notifications("word for a stream whose halves are both shut");
-        system.not_on_windows("word for a stream whose halves are both shut");
+        system.not_by_notifications("event for a stream that is shut in both directions");
+        system.not_on_windows("event for a stream that is shut in both directions");
         let gone = Events::HANGUP | Events::WRITE_CLOSED;
         for trigger in TRIGGERS {
             for interest in [Interest::HANGUP, Interest::NONE, Interest::ALL] {
@@ -101,7 +101,7 @@ on_every_system! {
 
     /// Rule 24.
     fn the_end_of_a_stream_with_data_left_is_in_and_hangup_in_one_packet(system: &System) {
-        system.not_on_wine("word for an end behind data that was not read yet");
+        system.not_on_wine("event for an end of stream behind unread data");
         for trigger in TRIGGERS {
             for pair in STREAMS {
                 for closed in [false, true] {
@@ -259,7 +259,7 @@ on_every_system! {
 
     /// Rule 24.
     fn the_own_shutdown_of_the_reading_half_is_not_the_end_of_the_peer(system: &System) {
-        system.not_on_windows("reads after the own shutdown of the reading half");
+        system.not_on_windows("reads after the program shut down the reading half");
         let readers = Interest::IN | Interest::HANGUP;
         for_each_trigger(system, |trigger| {
             for interest in [Interest::NONE, Interest::IN, Interest::HANGUP, readers] {
@@ -303,8 +303,8 @@ on_every_system! {
 
     /// Rule 24.
     fn a_stream_whose_own_halves_are_both_shut_is_out_alone(system: &System) {
-        system.not_by_notifications("word for a stream whose halves are both shut");
-        system.not_on_windows("word for a stream whose halves are both shut");
+        system.not_by_notifications("event for a stream that is shut in both directions");
+        system.not_on_windows("event for a stream that is shut in both directions");
         for trigger in TRIGGERS {
             for interest in [Interest::NONE, Interest::IN | Interest::HANGUP, Interest::ALL] {
                 let what = format!("{trigger:?} {interest:?}");
@@ -345,7 +345,7 @@ on_every_system! {
 
     /// Rule 24.
     fn a_unix_stream_does_not_tell_whose_end_it_is(system: &System) {
-        system.not_on_windows("pairs of AF_UNIX");
+        system.not_on_windows("AF_UNIX socket pairs");
         for trigger in TRIGGERS {
             let port = port_on(system);
             let (ours, _theirs) = system.unix_pair();
@@ -357,9 +357,9 @@ on_every_system! {
 
     /// Rule 24.
     fn a_listener_that_is_shut_is_hung_up(system: &System) {
-        system.not_by_notifications("word for a listener that is as new");
-        system.not_by_kqueue("word for a listener that is as new");
-        system.not_on_windows("listeners that can be shut and not closed");
+        system.not_by_notifications("event for a listener that no longer listens");
+        system.not_by_kqueue("event for a listener that no longer listens");
+        system.not_on_windows("listeners that can be shut down without being closed");
         let both = Interest::IN | Interest::HANGUP;
         for trigger in TRIGGERS {
             for (interest, expected) in [
@@ -423,7 +423,7 @@ on_every_system! {
 
     /// Rule 24.
     fn a_listener_that_was_never_ready_is_shut_in_silence(system: &System) {
-        system.not_on_windows("listeners that can be shut and not closed");
+        system.not_on_windows("listeners that can be shut down without being closed");
         for trigger in TRIGGERS {
             let port = port_on(system);
             let listener = system.tcp_listener(4);

@@ -192,7 +192,7 @@ fn each_change_of_the_mounts_is_reported_epoll() {
     }
     // SAFETY: unshare(2) accesses no memory.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
-        return testkit::skipped("this process may have no mounts of its own");
+        return testkit::skipped("this process cannot make a mount namespace");
     }
     // Keep the changes from propagating to other processes' mounts.
     mount(None, c"/", libc::MS_REC | libc::MS_PRIVATE);
@@ -264,11 +264,11 @@ fn each_trigger_of_pressure_is_reported_epoll() {
     let system = System::native();
     let file = File::options().read(true).write(true).open("/proc/pressure/cpu");
     let Ok(mut file) = file else {
-        return testkit::skipped("this kernel reports no pressure to this process");
+        return testkit::skipped("this process cannot read the pressure files");
     };
     // A microsecond within two seconds, the shortest window that requires no privilege.
     if std::io::Write::write(&mut file, b"some 1 2000000\0").is_err() {
-        return testkit::skipped("this kernel takes no trigger of pressure");
+        return testkit::skipped("this kernel refuses a pressure trigger");
     }
     let port: Port<(), usize> = system.port(1);
     port.register(Registration::new(&file, (), Interest::IN, Persistent::Edge)).unwrap();

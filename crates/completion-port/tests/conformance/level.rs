@@ -176,7 +176,7 @@ on_every_system! {
 
     /// Rule 20.
     fn a_drained_hint_does_not_hide_the_end_of_a_stream(system: &System) {
-        system.not_on_wine("word for an end behind data that was not read yet");
+        system.not_on_wine("event for an end of stream behind unread data");
         for (interest, end) in [
             (Interest::IN, Events::IN),
             (Interest::HANGUP, Events::HANGUP),

@@ -117,7 +117,7 @@ on_every_system! {
 
     /// Rule 19.
     fn a_one_shot_packet_disables_the_registration_wholly(system: &System) {
-        system.not_on_wine("word for an end behind data that was not read yet");
+        system.not_on_wine("event for an end of stream behind unread data");
         for trigger in [ONE_SHOT_LEVEL, ONE_SHOT_EDGE] {
             let port = port_on(system);
             let (ours, theirs) = system.tcp_pair();

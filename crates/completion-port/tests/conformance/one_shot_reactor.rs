@@ -39,7 +39,7 @@ on_one_shot_systems! {
 
     /// Rule 21: a persistent edge registration gets each change once.
     fn a_persistent_edge_registration_is_watched_until_it_ends(system: &System) {
-        system.not_by_polls("edge that is told once if it was not drained");
+        system.not_by_polls("edge trigger that reports undrained data only once");
         let port = system.port::<&str, ()>(1);
         let (ours, theirs) = system.unix_pair();
         let both = Interest::IN | Interest::OUT;
@@ -59,7 +59,7 @@ on_one_shot_systems! {
 
     /// Rules 25 and 27: an error that was reported and not fetched delays no other report.
     fn an_error_that_stays_keeps_no_room_back(system: &System) {
-        system.not_by_afd("answer that is newer than the arming");
+        system.not_by_afd("report that is newer than its request");
         let port = system.port::<&str, ()>(1);
         let (ours, theirs) = system.tcp_pair();
         let out = Interest::OUT;
@@ -85,7 +85,7 @@ on_one_shot_systems! {
 
     /// Rule 30: a duplicate of a closed descriptor is reported once, through its own entry.
     fn a_duplicate_of_a_closed_descriptor_is_reported_once(system: &System) {
-        system.not_by_notifications("entries that outlive their numbers");
+        system.not_by_notifications("registrations that outlive their descriptor");
         let port = system.port::<&str, ()>(1);
         let (ours, theirs) = system.unix_pair();
         port.register(Registration::new(&ours, "key", Interest::IN, OneShot::Level)).unwrap();

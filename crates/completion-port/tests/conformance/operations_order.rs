@@ -360,9 +360,9 @@ on_every_system! {
     /// Rules 30 and 53: when the kernel's set is replaced, the new one also watches for what
     /// operations wait for.
     fn operations_go_on_when_the_kernels_set_is_replaced(system: &System) {
-        system.not_on_windows("entries that outlive their numbers");
-        system.not_by_notifications("entries that outlive their numbers");
-        system.not_by_kqueue("entries that outlive their numbers");
+        system.not_on_windows("registrations that outlive their descriptor");
+        system.not_by_notifications("registrations that outlive their descriptor");
+        system.not_by_kqueue("registrations that outlive their descriptor");
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
         let (other, other_far) = system.unix_pair();

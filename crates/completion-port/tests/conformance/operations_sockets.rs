@@ -599,7 +599,7 @@ on_every_system! {
 
     /// Rule 56: an error without data is the outcome of the waiting receive.
     fn an_error_without_data_fails_the_receive_that_waits(system: &System) {
-        system.not_on_wine("errors of datagram sockets that a receive in flight is told of");
+        system.not_on_wine("receive in flight that fails with a datagram socket's error");
         for shared in [false, true] {
             let (near, far) = system.udp_pair();
             let same = near.dup().unwrap();
@@ -629,7 +629,7 @@ on_every_system! {
     /// it ends blocking calls: those in flight and later ones. What arrived before is received
     /// first.
     fn the_own_shutdown_of_the_reading_half_ends_what_reads(system: &System) {
-        system.not_on_windows("operations that the own shutdown ends");
+        system.not_on_windows("operations that a shutdown of their own socket ends");
         let receives: [fn(Vec<u8>) -> Operation; 2] = [Operation::recv, Operation::recv_from];
         for (pair, receive) in DATAGRAMS.into_iter().flat_map(|pair| receives.map(|it| (pair, it))) {
             for is_in_flight in [false, true] {
@@ -1497,7 +1497,7 @@ fn a_receive_reports_lost_messages_sim() {
 fn a_receive_reports_an_overrun_of_netlink_epoll() {
     for system in [System::native(), System::native().one_shot()] {
         let Some((near, mut far)) = netlink_pair() else {
-            return testkit::skipped("this process may not join a group of netlink");
+            return testkit::skipped("this process may not join a netlink group");
         };
         let port: Port<SharedSource<OwnedFd>, u32> = system.port(1);
         let id = port.associate_shared(SharedSource::new(near)).unwrap();

@@ -475,7 +475,7 @@ fn a_ring_that_is_refused_later_gives_its_work_to_threads_epoll() {
     }
     let system = System::native_with_ring();
     if !system.has_its_file_engine() {
-        return skipped("this process may use no io_uring");
+        return skipped("this process may not use io_uring");
     }
     let system = System::native();
     let port: Port<SharedSource<fs::File>, u32> = system.port(1);
@@ -537,7 +537,7 @@ fn a_ring_that_was_asked_for_and_is_refused_later_fails_operations_epoll() {
     }
     let system = System::native_with_ring();
     if !system.has_its_file_engine() {
-        return skipped("this process may use no io_uring");
+        return skipped("this process may not use io_uring");
     }
     let port = shared_on(&system);
     let id = port.associate_shared(Shared::new(system.file(b""))).unwrap();

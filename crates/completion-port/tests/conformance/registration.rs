@@ -66,7 +66,7 @@ on_every_system! {
 
     /// Rule 9.
     fn a_registration_may_change_from_any_trigger_to_any_other(system: &System) {
-        system.not_by_polls("edge that is told once if it was not drained");
+        system.not_by_polls("edge trigger that reports undrained data only once");
         for former in TRIGGERS {
             for latter in TRIGGERS {
                 let port = port_on(system);

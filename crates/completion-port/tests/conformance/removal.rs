@@ -41,7 +41,7 @@ on_every_system! {
 
     /// Rule 29: the registration is enabled, disabled, a spent one-shot, or persistent.
     fn removal_works_in_every_state(system: &System) {
-        system.not_by_polls("edge that is told once if it was not drained");
+        system.not_by_polls("edge trigger that reports undrained data only once");
         let port = system.port::<&str, usize>(1);
         let sockets: Vec<_> = (0..6).map(|_| system.unix_pair()).collect();
         let register = |place: usize, key| port.register(one_shot(&sockets[place].0, key)).unwrap();

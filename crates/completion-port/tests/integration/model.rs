@@ -841,7 +841,7 @@ fn config() -> ProptestConfig {
 fn a_program_on_one_thread_sees_what_the_model_says_epoll() {
     // Checked once for all programs.
     if System::native().is_polled() {
-        return testkit::skipped("this system has no edge that is told once if it was not drained");
+        return testkit::skipped("this system's edge trigger repeats undrained data");
     }
     proptest!(config(), |(program in prop::collection::vec(steps(), 1..60))| {
         run_program(&System::native(), &program);

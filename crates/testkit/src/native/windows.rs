@@ -273,7 +273,7 @@ pub(crate) fn udp_bound(address: SocketAddrV4) -> Owned {
 }
 
 pub(crate) fn unix_fresh() -> Owned {
-    lacking("sockets of AF_UNIX that a program can make without a file")
+    lacking("AF_UNIX sockets without a file")
 }
 
 pub(crate) fn unix_listener(_backlog: usize) -> Owned {
@@ -294,7 +294,7 @@ pub(crate) fn unix_pair() -> (Owned, Owned) {
 }
 
 pub(crate) fn unix_datagram_pair() -> (Owned, Owned) {
-    lacking("datagram sockets of AF_UNIX")
+    lacking("AF_UNIX datagram sockets")
 }
 
 pub(crate) fn pipe() -> (Owned, Owned) {

@@ -37,7 +37,7 @@ pub(crate) fn until_undisturbed(mut scenario: impl FnMut() -> Option<()>) {
     }
     // Windows doesn't document the order in which it reuses numbers.
     if cfg!(windows) {
-        testkit::lacking("numbers that are given out again at once");
+        testkit::lacking("immediate reuse of descriptor numbers");
     }
     panic!("somebody else always took the number");
 }

@@ -11,7 +11,7 @@ pub(crate) fn native() -> impl Iterator<Item = System> {
     [System::native_with_ring(), System::native_with_threads()].into_iter().filter(|system| {
         let has_it = system.has_its_file_engine();
         if !has_it {
-            skipped("with a ring: this process may use no io_uring");
+            skipped("with a ring: this process may not use io_uring");
         }
         has_it
     })
@@ -26,7 +26,8 @@ pub(crate) fn hanging_disk(name: &str, place: u32) -> Option<HangingDisk> {
         return None;
     }
     let disk = HangingDisk::new(place);
-    disk.inspect_err(|error| skipped(format_args!("no system call can be held: {error}"))).ok()
+    disk.inspect_err(|error| skipped(format_args!("a system call cannot be held here: {error}")))
+        .ok()
 }
 
 /// Returns `len` bytes in which no two neighbouring pages are equal.

@@ -715,7 +715,7 @@ mod tests {
         // With this flag the kernel returns EAGAIN for a stream that would block. Kernels before 6.4
         // do so for a non-blocking one.
         let Ok(ring) = Ring::with_stream_flags(false, libc::RWF_NOWAIT) else {
-            return testkit::skipped("this process may use no io_uring");
+            return testkit::skipped("this process may not use io_uring");
         };
         let (say, heard) = mpsc::channel();
         let ends: Arc<dyn Issuer> = Arc::new(Sender(Mutex::new(say)));
@@ -754,7 +754,7 @@ mod tests {
         start(1, &reader, FileKind::Read, Vec::with_capacity(4));
         let first = early();
         if first.is_some_and(|(.., code, _)| code == Some(libc::EOPNOTSUPP)) {
-            return testkit::skipped("this kernel cannot be asked not to wait for a pipe");
+            return testkit::skipped("this kernel has no RWF_NOWAIT for pipes");
         }
         assert_eq!(first, None);
         (&writer.0).write_all(b"x").unwrap();
