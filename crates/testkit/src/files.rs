@@ -2,15 +2,14 @@
 
 use std::env;
 use std::fs::File;
-use std::io::Write;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{IoSliceMut, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use completion_port::{ErrorKind, FileEngine, Port, sim};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::unix_files::nameless_in;
@@ -168,16 +167,7 @@ impl System {
     /// How many bytes of a file, beginning there, are in memory: at most `most`.
     #[must_use]
     pub fn cached_from(&self, file: &Socket, offset: usize, most: usize) -> usize {
-        let mut room = vec![MaybeUninit::<u8>::uninit(); most];
-        let part = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: most };
-        let offset = libc::off_t::try_from(offset).unwrap();
-        let descriptor = file.descriptor().as_raw_fd();
-        // SAFETY: preadv2(2) reads one element at the pointer, and writes at most as many bytes as it says where it
-        // says.
-        // - valid: `part` is a local, of `room`, which is borrowed mutably by its pointer alone.
-        let read =
-            unsafe { libc::preadv2(descriptor, &raw const part, 1, offset, libc::RWF_NOWAIT) };
-        usize::try_from(read).unwrap_or(0)
+        read_cached(file.descriptor(), offset, most).unwrap_or(0)
     }
 
     /// A file from which reads hang until they are released; also those that the kernel has.
@@ -202,4 +192,18 @@ impl System {
     pub fn hanging_in_calls(&self) -> (Socket, Hanging) {
         self.hanging()
     }
+}
+
+/// Whether the file system can read what is cached and nothing else (`RWF_NOWAIT`). overlayfs and
+/// tmpfs can't.
+#[must_use]
+pub fn reads_from_cache(file: &File) -> bool {
+    read_cached(file.as_fd(), 0, 1) != Err(Errno::OPNOTSUPP)
+}
+
+/// Reads what is cached from there on, at most `most` bytes. Returns how many it has read.
+fn read_cached(file: BorrowedFd<'_>, offset: usize, most: usize) -> Result<usize, Errno> {
+    let mut room = vec![0; most];
+    let parts = &mut [IoSliceMut::new(&mut room)];
+    preadv2(file, parts, u64::try_from(offset).unwrap(), ReadWriteFlags::NOWAIT)
 }

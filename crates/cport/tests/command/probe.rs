@@ -27,6 +27,16 @@ fn differing() -> BTreeSet<u64> {
     rules
 }
 
+/// Whether this file system has what the rule's trial needs.
+fn is_tried(objects: &[Value], rule: u64) -> bool {
+    let row = objects.iter().find(|object| object["rule"] == rule).unwrap();
+    let is_lacking = row["seen"] == "not tried: this file system has no RWF_NOWAIT";
+    if is_lacking {
+        println!("SKIPPED the probe's trial of rule {rule}: {}", row["seen"]);
+    }
+    !is_lacking
+}
+
 #[test]
 fn the_rules_that_depend_on_the_system_hold_on_this_one() {
     let ended = run(cport(&["probe", "--json"]));
@@ -45,14 +55,13 @@ fn the_rules_that_depend_on_the_system_hold_on_this_one() {
         assert_eq!(rule["as_expected"], true, "{rule}");
         assert_eq!(rule["expected"], rule["seen"], "{rule}");
     }
+    let all = not_tried.len();
+    not_tried.retain(|rule| *rule != 69 || is_tried(&objects, 69));
     // That on forked children, where there are none.
     assert_eq!(not_tried, if cfg!(windows) { &[32][..] } else { &[] });
     let summary = &objects.last().unwrap()["summary"];
-    assert_eq!(
-        (&summary["different"], &summary["not_tried"]),
-        (&0.into(), &not_tried.len().into())
-    );
-    assert_eq!(summary["as_expected"], listed.len() - not_tried.len());
+    assert_eq!((&summary["different"], &summary["not_tried"]), (&0.into(), &all.into()));
+    assert_eq!(summary["as_expected"], listed.len() - all);
     let linux = ["io_uring", "switch records"];
     let names = ["kernel", "back end", "waits", "processors"].into_iter();
     for name in names.chain(linux.into_iter().filter(|_| cfg!(target_os = "linux"))) {
