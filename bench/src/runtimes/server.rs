@@ -74,15 +74,15 @@ fn start<R: Runtime, S: Serving<R> + Default, const AS_TOLD: bool>(
 
 /// What a server does with a connection. A connection that fails ends its task and nothing else.
 pub(super) trait Serving<R: Runtime>: Clone + Send + Sync + 'static {
-    fn serve(&self, stream: R::Stream) -> impl Future<Output = ()> + Send + 'static;
+    fn serve(self, stream: R::Stream) -> impl Future<Output = ()> + Send + 'static;
 }
 
 #[derive(Clone, Copy, Default)]
 struct Echo<const OFFLOADS: bool>;
 
 impl<R: Runtime, const OFFLOADS: bool> Serving<R> for Echo<OFFLOADS> {
-    fn serve(&self, stream: R::Stream) -> impl Future<Output = ()> + Send + 'static {
-        async { drop(echo::<R, OFFLOADS>(stream).await) }
+    async fn serve(self, stream: R::Stream) {
+        drop(echo::<R, OFFLOADS>(stream).await);
     }
 }
 
@@ -90,8 +90,8 @@ impl<R: Runtime, const OFFLOADS: bool> Serving<R> for Echo<OFFLOADS> {
 struct Http<const OFFLOADS: bool>;
 
 impl<R: Runtime, const OFFLOADS: bool> Serving<R> for Http<OFFLOADS> {
-    fn serve(&self, stream: R::Stream) -> impl Future<Output = ()> + Send + 'static {
-        async { drop(serve::<R, OFFLOADS>(stream).await) }
+    async fn serve(self, stream: R::Stream) {
+        drop(serve::<R, OFFLOADS>(stream).await);
     }
 }
 
@@ -121,7 +121,7 @@ impl<R: Runtime, S: Serving<R>> Server for OnRuntime<R, S> {
     fn add(&self, stream: TcpStream) -> io::Result<()> {
         let stream = self.runtime.stream(stream)?;
         let serving = self.serving.clone();
-        self.runtime.begin(async move { serving.serve(stream).await });
+        self.runtime.begin(serving.serve(stream));
         Ok(())
     }
 
@@ -132,7 +132,7 @@ impl<R: Runtime, S: Serving<R>> Server for OnRuntime<R, S> {
         self.runtime.begin(async move {
             loop {
                 match R::accept(&listener).await {
-                    Ok(stream) => R::detach(R::spawn(serving.serve(stream))),
+                    Ok(stream) => R::detach(R::spawn(serving.clone().serve(stream))),
                     // The client has gone while its connection waited.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     // Others would be measured with fewer connections than there are.

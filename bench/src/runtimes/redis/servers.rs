@@ -110,9 +110,8 @@ impl<R: Runtime> task::Link for Linked<R> {
 struct Redis(Arc<Store>);
 
 impl<R: Runtime> Serving<R> for Redis {
-    fn serve(&self, stream: R::Stream) -> impl Future<Output = ()> + Send + 'static {
-        let serving = task::serve(Linked::<R>(stream), Arc::clone(&self.0));
-        async { drop(serving.await) }
+    async fn serve(self, stream: R::Stream) {
+        drop(task::serve(Linked::<R>(stream), self.0).await);
     }
 }
 
