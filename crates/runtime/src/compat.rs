@@ -200,6 +200,25 @@ impl Builder {
     ///
     /// [`Builder::build`] fails if the system refuses what tokio's driver needs. If the system refuses
     /// the first of tokio's threads, tokio panics; if it refuses a later one, `build` may never return.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, spawn};
+    /// use std::time::Duration;
+    ///
+    /// let runtime = Runtime::builder().concurrency(2).tokio_compat().build()?;
+    /// let answer = runtime.block_on(async {
+    ///     // A timer of tokio, in a task of this runtime.
+    ///     spawn(async {
+    ///         tokio::time::sleep(Duration::from_millis(1)).await;
+    ///         42
+    ///     })
+    ///     .await
+    /// });
+    /// assert_eq!(answer.unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn tokio_compat(mut self) -> Self {
         self.has_tokio = true;
         self

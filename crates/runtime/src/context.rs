@@ -31,6 +31,26 @@ pub(crate) fn current() -> Option<Handle> {
 }
 
 /// While this exists, the thread is in the context of a runtime.
+///
+/// [`Handle::enter`] returns it. Guards of one thread may be dropped in any order. One that outlives
+/// an outer guard has no effect any more.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Handle, Runtime, spawn};
+///
+/// let (outer, inner) = (Runtime::new()?, Runtime::new()?);
+/// let in_outer = outer.handle().enter();
+/// let in_inner = inner.handle().enter();
+/// let task = spawn(async {}); // on the innermost one
+/// assert_eq!((outer.handle().metrics().spawned, inner.handle().metrics().spawned), (0, 1));
+/// drop(in_inner);
+/// drop(in_outer);
+/// assert!(Handle::try_current().is_none());
+/// # drop(task);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping it leaves the runtime"]
 pub struct Entered {

@@ -1,17 +1,65 @@
-//! The description of a runtime: its tasks, and its threads.
+//! The counts of a runtime, and its description: its tasks, and its threads.
 
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-use completion_port::{ThreadStats, ThreadStatus};
+use completion_port::{BlockDetection, ThreadStats, ThreadStatus};
 
 use crate::activity::{Doing, Wait};
-use crate::runtime::{Handle, Metrics};
+use crate::runtime::Handle;
 use crate::shared::Shared;
 use crate::sync;
 use crate::task::TaskInfo;
+
+/// The state of a runtime. [`Handle::metrics`] returns it.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::Runtime;
+///
+/// let runtime = Runtime::builder().concurrency(2).thread_limit(64).build()?;
+/// for _ in 0..10 {
+///     runtime.block_on(runtime.spawn(async {})).unwrap();
+/// }
+/// let metrics = runtime.handle().metrics();
+/// assert_eq!((metrics.spawned, metrics.stalls, metrics.thread_limit), (10, 0, 64));
+/// assert!(metrics.idle_threads <= metrics.threads);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Threads that exist, without the one that starts the others.
+    pub threads: usize,
+    /// How many threads may exist. See [`Builder::thread_limit`](crate::Builder::thread_limit).
+    pub thread_limit: usize,
+    /// Threads that wait for tasks.
+    pub idle_threads: usize,
+    /// Threads whose task was found asleep.
+    pub blocked_threads: usize,
+    /// Threads whose task has computed for so long that another thread runs in addition.
+    pub computing_threads: usize,
+    /// Tasks that have not ended.
+    pub tasks: usize,
+    /// Tasks that were spawned so far.
+    pub spawned: u64,
+    /// Tasks, sockets and timers that wait for a thread.
+    pub queued: usize,
+    /// How often a task was found asleep.
+    pub blocks_found: u64,
+    /// How often every thread slept or computed for 100 ms, and no other could be started.
+    pub stalls: u64,
+    /// How often the system refused to start a thread. The runtime tries again.
+    pub refused_threads: u64,
+    /// How the runtime detects that a task sleeps.
+    pub block_detection: BlockDetection,
+    /// What carries out the operations on files that have to wait for a disk; `none` until one of
+    /// them has to.
+    pub file_engine: &'static str,
+}
 
 /// The tasks, threads and queue of a runtime. [`Handle::dump`] returns it, and `Display` writes it:
 /// a line for the runtime, one for each thread, one for each task, and then the port's own.
@@ -28,6 +76,20 @@ use crate::task::TaskInfo;
 ///
 /// For a task that waits, the dump shows the first two things that its last poll waited for.
 /// Futures of other crates, such as channels, are not known.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::Runtime;
+///
+/// let runtime = Runtime::new()?;
+/// let endless = runtime.spawn(std::future::pending::<()>());
+/// let dump = runtime.handle().dump();
+/// println!("{dump}"); // or send it to a debugging port
+/// assert!(dump.to_string().contains("task 1, spawned at"));
+/// # drop(endless);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Dump {
     metrics: Metrics,

@@ -68,6 +68,18 @@ enum State {
 
 impl FileStream {
     /// Makes a stream at the beginning of the file.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::fs::{File, FileStream};
+    ///
+    /// let file = File::open("Cargo.toml")?;
+    /// // Each stream has its own position in the file.
+    /// let (one, other) = (FileStream::new(file.clone()), FileStream::new(file));
+    /// assert_eq!((one.position(), other.position()), (0, 0));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn new(file: File) -> Self {
         Self {
@@ -100,6 +112,27 @@ impl FileStream {
     /// # Errors
     ///
     /// Those of the system, or that of an earlier write. The position stays.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, fs::File};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let mut stream = File::open("Cargo.toml")?.into_stream();
+    ///     let (mut buffer, mut length) = ([0; 64], 0);
+    ///     loop {
+    ///         match stream.read(&mut buffer).await? {
+    ///             0 => break, // the end of the file
+    ///             read => length += read as u64,
+    ///         }
+    ///     }
+    ///     assert_eq!(length, stream.position());
+    ///     assert_eq!(length, stream.file().std().metadata()?.len());
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| Pin::new(&mut *self).poll_read(context, buffer)).await
     }
@@ -110,6 +143,25 @@ impl FileStream {
     ///
     /// Those of the system, also that of an earlier write. The error of the last write is returned
     /// by the next call, such as [`FileStream::flush`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, fs::File};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("rt-stream-write-{}", std::process::id()));
+    /// Runtime::new()?.block_on(async {
+    ///     let mut stream = File::create(&path)?.into_stream();
+    ///     for line in ["one\n", "two\n"] {
+    ///         stream.write_all(line.as_bytes()).await?;
+    ///     }
+    ///     stream.flush().await?;
+    ///     assert_eq!(std::fs::read(&path)?, b"one\ntwo\n");
+    ///     # std::fs::remove_file(&path)?;
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let written =
@@ -125,6 +177,24 @@ impl FileStream {
     /// # Errors
     ///
     /// That of the last write. The next call does not return it again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, fs::File};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("rt-stream-flush-{}", std::process::id()));
+    /// Runtime::new()?.block_on(async {
+    ///     let mut stream = File::create(&path)?.into_stream();
+    ///     stream.write_all(b"done").await?; // has begun
+    ///     stream.flush().await?; // has ended
+    ///     stream.file().sync_data().await?; // is on the disk
+    ///     assert_eq!(std::fs::read(&path)?, b"done");
+    ///     # std::fs::remove_file(&path)?;
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn flush(&mut self) -> io::Result<()> {
         poll_fn(|context| self.poll_settle(context)).await
     }
@@ -137,6 +207,23 @@ impl FileStream {
     ///
     /// [`io::ErrorKind::InvalidInput`] for a position before the beginning; that of an earlier
     /// write. The position stays.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, fs::File};
+    /// use std::io::SeekFrom;
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let mut stream = File::open("Cargo.toml")?.into_stream();
+    ///     let length = stream.seek(SeekFrom::End(0)).await?;
+    ///     assert_eq!(length, stream.file().std().metadata()?.len());
+    ///     assert!(stream.seek(SeekFrom::Current(-1 << 40)).await.is_err());
+    ///     assert_eq!(stream.position(), length); // the position stays
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         poll_fn(|context| Pin::new(&mut *self).poll_seek(context, to)).await
     }

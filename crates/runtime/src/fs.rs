@@ -124,9 +124,23 @@ pub struct File {
 impl File {
     /// Opens a file for reading.
     ///
+    /// It is a call of [`std::fs`], which may block the task, and needs no runtime.
+    ///
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::fs::File;
+    ///
+    /// let manifest = File::open("Cargo.toml")?;
+    /// assert!(manifest.std().metadata()?.is_file());
+    /// let error = File::open("no such file").unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         Ok(Self::from_std(fs::File::open(path)?))
     }
@@ -136,6 +150,25 @@ impl File {
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, fs::File};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("runtime-create-{}", std::process::id()));
+    /// Runtime::new()?.block_on(async {
+    ///     let file = File::create(&path)?;
+    ///     file.write_at(b"a long line".to_vec(), 0).await.0?;
+    ///     // It empties the file that the first one has open too.
+    ///     let again = File::create(&path)?;
+    ///     assert_eq!(file.std().metadata()?.len(), 0);
+    ///     drop(again);
+    ///     # std::fs::remove_file(&path)?;
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut options = fs::OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).open(path)?;
@@ -143,6 +176,24 @@ impl File {
     }
 
     /// Uses a file that was opened by the standard library, with any options.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, fs::File};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("runtime-append-{}", std::process::id()));
+    /// Runtime::new()?.block_on(async {
+    ///     let options = std::fs::OpenOptions::new().append(true).create(true).clone();
+    ///     let log = File::from_std(options.open(&path)?);
+    ///     log.write_at(b"first\n".to_vec(), 0).await.0?;
+    ///     log.write_at(b"second\n".to_vec(), 0).await.0?; // also at the end
+    ///     assert_eq!(std::fs::read(&path)?, b"first\nsecond\n");
+    ///     # std::fs::remove_file(&path)?;
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn from_std(file: fs::File) -> Self {
         let file = Arc::new(file);
@@ -150,6 +201,22 @@ impl File {
     }
 
     /// Returns a stream that reads and writes the file from its beginning on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, fs::File};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let mut stream = File::open("Cargo.toml")?.into_stream();
+    ///     let mut first = [0; 9];
+    ///     let read = stream.read(&mut first).await?;
+    ///     assert_eq!((read, stream.position()), (9, 9));
+    ///     assert_eq!(&first, b"[package]");
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn into_stream(self) -> FileStream {
         FileStream::new(self)
@@ -160,6 +227,21 @@ impl File {
     }
 
     /// Returns the file of the standard library, for metadata, locks and the like.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, fs::File};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let file = File::open("Cargo.toml")?;
+    ///     let length = file.std().metadata()?.len();
+    ///     let (read, bytes) = file.read_at(Vec::with_capacity(1 << 20), 0).await;
+    ///     assert_eq!((read? as u64, bytes.len() as u64), (length, length));
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn std(&self) -> &fs::File {
         &self.file
@@ -168,18 +250,64 @@ impl File {
     /// Reads at a position until the buffer is full, from its beginning to its capacity, or the
     /// file ends. Returns the number of bytes, which is also the length of the buffer.
     ///
+    /// Cancelling it loses the buffer. The read is cancelled if it has not begun; otherwise it ends in the
+    /// background.
+    ///
     /// # Errors
     ///
     /// Those of the system. The buffer is returned in any case.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, fs::File};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let file = File::open("Cargo.toml")?;
+    ///     let (read, bytes) = file.read_at(Vec::with_capacity(7), 1).await;
+    ///     assert_eq!((read?, &bytes[..]), (7, &b"package"[..]));
+    ///     // The buffer can be used again. Beyond the end, nothing is read.
+    ///     let (read, bytes) = file.read_at(bytes, 1 << 40).await;
+    ///     assert_eq!((read?, bytes.len(), bytes.capacity()), (0, 0, 7));
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn read_at(&self, buffer: Vec<u8>, offset: u64) -> (io::Result<usize>, Vec<u8>) {
         Self::transfer(self.shared.read_at(buffer, offset)).await
     }
 
     /// Writes all bytes at a position. Returns their number.
     ///
+    /// Cancelling it loses the buffer. The write is cancelled if it has not begun; otherwise it ends in the
+    /// background, and nobody learns of its error.
+    ///
     /// # Errors
     ///
     /// Those of the system; a part may have been written. The buffer is returned in any case.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, fs::File};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("runtime-write-at-{}", std::process::id()));
+    /// Runtime::new()?.block_on(async {
+    ///     let file = File::create(&path)?;
+    ///     // Two writes at the same time, each at its place.
+    ///     let second = file.clone();
+    ///     let second = completion_port_runtime::spawn(async move {
+    ///         second.write_at(b"world".to_vec(), 6).await.0
+    ///     });
+    ///     let (written, bytes) = file.write_at(b"hello ".to_vec(), 0).await;
+    ///     assert_eq!((written?, second.await??), (6, 5));
+    ///     assert_eq!(bytes, b"hello "); // the call returns the buffer
+    ///     assert_eq!(std::fs::read(&path)?, b"hello world");
+    ///     # std::fs::remove_file(&path)?;
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn write_at(&self, bytes: Vec<u8>, offset: u64) -> (io::Result<usize>, Vec<u8>) {
         Self::transfer(self.shared.write_at(bytes, offset)).await
     }
@@ -198,18 +326,59 @@ impl File {
 
     /// Writes what was written to the disk, without metadata that a later read doesn't need.
     ///
+    /// Cancelling it has no effect on what was written: the sync may end in the background.
+    ///
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, fs::File};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("runtime-sync-data-{}", std::process::id()));
+    /// Runtime::new()?.block_on(async {
+    ///     let journal = File::create(&path)?;
+    ///     journal.write_at(b"paid 5".to_vec(), 0).await.0?;
+    ///     journal.sync_data().await?; // from here on, it survives a loss of power
+    ///     assert_eq!(std::fs::read(&path)?, b"paid 5");
+    ///     # std::fs::remove_file(&path)?;
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn sync_data(&self) -> io::Result<()> {
         Self::sync(self.shared.sync_data()).await
     }
 
     /// Writes what was written to the disk, with all metadata.
     ///
+    /// Cancelling it has no effect on what was written: the sync may end in the background.
+    ///
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, fs::File};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("runtime-sync-all-{}", std::process::id()));
+    /// Runtime::new()?.block_on(async {
+    ///     let new = path.with_extension("new");
+    ///     let file = File::create(&new)?;
+    ///     file.write_at(b"settings".to_vec(), 0).await.0?;
+    ///     file.sync_all().await?; // before it replaces the old one
+    ///     drop(file);
+    ///     std::fs::rename(&new, &path)?;
+    ///     assert_eq!(std::fs::read(&path)?, b"settings");
+    ///     # std::fs::remove_file(&path)?;
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn sync_all(&self) -> io::Result<()> {
         Self::sync(self.shared.sync_all()).await
     }
@@ -286,18 +455,52 @@ pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// # Errors
 ///
 /// Those of the system; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, fs};
+///
+/// # let path = std::env::temp_dir().join(format!("runtime-text-{}", std::process::id()));
+/// Runtime::new()?.block_on(async {
+///     fs::write(&path, "grüße").await?;
+///     assert_eq!(fs::read_to_string(&path).await?, "grüße");
+///     fs::write(&path, [0xff]).await?;
+///     let error = fs::read_to_string(&path).await.unwrap_err();
+///     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
+///     # std::fs::remove_file(&path)?;
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub async fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     String::from_utf8(read(path).await?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Creates or replaces a file with these contents. See [`read`] for an example.
+/// Creates or replaces a file with these contents.
 ///
 /// Cancelling it may leave the file empty, or a part written.
 ///
 /// # Errors
 ///
 /// Those of the system; a part may have been written.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, fs};
+///
+/// # let path = std::env::temp_dir().join(format!("runtime-whole-write-{}", std::process::id()));
+/// Runtime::new()?.block_on(async {
+///     fs::write(&path, "a longer text").await?;
+///     fs::write(&path, vec![b'x'; 3]).await?; // nothing of the old contents stays
+///     assert_eq!(fs::read(&path).await?, b"xxx");
+///     # std::fs::remove_file(&path)?;
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub async fn write(path: impl AsRef<Path>, contents: impl Into<Vec<u8>>) -> io::Result<()> {
     let (written, _) = File::create(path)?.write_at(contents.into(), 0).await;
     written.map(drop)

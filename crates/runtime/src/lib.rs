@@ -111,8 +111,8 @@ mod windows_console;
 /// ```
 pub use completion_port_runtime_macros::main;
 pub use context::Entered;
-pub use dump::Dump;
-pub use runtime::{Builder, Handle, Metrics, Runtime, Shutdown, spawn, spawn_blocking};
+pub use dump::{Dump, Metrics};
+pub use runtime::{Builder, Handle, Runtime, Shutdown, spawn, spawn_blocking};
 pub use task::{AbortHandle, JoinError, JoinHandle, yield_now};
 #[doc(no_inline)]
 pub use time::{interval, sleep, sleep_until, timeout, timeout_at};

@@ -12,7 +12,7 @@ use completion_port::{BlockDetection, Port, PortBuilder, QueueDelays};
 
 use crate::block_on;
 use crate::context::{self, Entered};
-use crate::dump::Dump;
+use crate::dump::{Dump, Metrics};
 use crate::fork;
 use crate::pool::{Pool, PoolConfig};
 use crate::shared::{RuntimePort, Shared};
@@ -55,6 +55,21 @@ impl Builder {
     /// processors that the process may use ([`std::thread::available_parallelism`]).
     ///
     /// A task that sleeps in the kernel does not count, once the runtime has detected it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    /// use std::sync::mpsc;
+    ///
+    /// let runtime = Runtime::builder().concurrency(1).build()?;
+    /// let (say, heard) = mpsc::channel();
+    /// // It sleeps in the kernel and no longer counts, so the second task runs.
+    /// let sleeps = runtime.spawn(async move { heard.recv() });
+    /// runtime.block_on(runtime.spawn(async move { say.send(7) })).unwrap().unwrap();
+    /// assert_eq!(runtime.block_on(sleeps).unwrap(), Ok(7));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn concurrency(mut self, threads: usize) -> Self {
         self.concurrency = threads;
         self
@@ -68,6 +83,18 @@ impl Builder {
     /// # Panics
     ///
     /// If `threads` is less than 2.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().thread_limit(8).build()?;
+    /// let metrics = runtime.handle().metrics();
+    /// assert_eq!(metrics.thread_limit, 8);
+    /// assert!(metrics.threads <= 8);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn thread_limit(mut self, threads: usize) -> Self {
         assert!(threads >= 2, "a runtime needs a thread that runs tasks, and one that waits");
         self.limit = threads;
@@ -75,6 +102,17 @@ impl Builder {
     }
 
     /// Sets the name of the threads, `runtime` by default.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().thread_name("server").build()?;
+    /// let name = runtime.spawn(async { std::thread::current().name().map(str::to_owned) });
+    /// assert_eq!(runtime.block_on(name).unwrap().as_deref(), Some("server"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -82,6 +120,22 @@ impl Builder {
 
     /// Sets how much memory the stack of each thread may use, in bytes. By default, the standard
     /// library decides.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// fn descend(levels: usize) -> usize {
+    ///     let frame = std::hint::black_box([levels; 512]);
+    ///     if levels == 0 { 0 } else { 1 + descend(frame[0] - 1) }
+    /// }
+    ///
+    /// // 1,000 frames take more than the 2 MiB that threads of the standard library have.
+    /// let runtime = Runtime::builder().thread_stack_size(64 << 20).build()?;
+    /// assert_eq!(runtime.block_on(runtime.spawn(async { descend(1_000) })).unwrap(), 1_000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn thread_stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
@@ -89,6 +143,18 @@ impl Builder {
 
     /// Sets how the runtime detects that a task sleeps. See
     /// [`PortBuilder::block_detection`](completion_port::PortBuilder::block_detection).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::BlockDetection;
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// // For a program that announces each call that blocks, by `spawn_blocking`.
+    /// let runtime = Runtime::builder().block_detection(BlockDetection::Announced).build()?;
+    /// assert_eq!(runtime.handle().metrics().block_detection, BlockDetection::Announced);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn block_detection(mut self, detection: BlockDetection) -> Self {
         self.block_detection = detection;
         self
@@ -97,6 +163,29 @@ impl Builder {
     /// Sets after which time more threads run than the concurrency value, if all running ones
     /// compute and other tasks wait: 10 ms by default, `None` for never. See
     /// [`PortBuilder::overcommit_after`](completion_port::PortBuilder::overcommit_after).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    /// use std::time::Duration;
+    ///
+    /// let time = Some(Duration::from_millis(2));
+    /// let runtime = Runtime::builder().concurrency(1).overcommit_after(time).build()?;
+    /// let stop = Arc::new(AtomicBool::new(false));
+    /// let stops = Arc::clone(&stop);
+    /// let computes = runtime.spawn(async move {
+    ///     while !stop.load(Relaxed) {
+    ///         std::hint::spin_loop();
+    ///     }
+    /// });
+    /// // The only running thread computes. After two milliseconds another one runs this.
+    /// runtime.block_on(runtime.spawn(async move { stops.store(true, Relaxed) })).unwrap();
+    /// runtime.block_on(computes).unwrap();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn overcommit_after(mut self, time: Option<Duration>) -> Self {
         self.computing = time;
         self
@@ -134,10 +223,25 @@ impl Builder {
 
     /// Starts the runtime's threads.
     ///
+    /// After an error, nothing of the runtime stays.
+    ///
     /// # Errors
     ///
     /// Those of [`PortBuilder::build`](completion_port::PortBuilder::build), or that of the system
     /// if it refuses the first thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let runtime = match Runtime::builder().concurrency(2).build() {
+    ///     Ok(runtime) => runtime,
+    ///     Err(error) => panic!("the system has no threads or descriptors left: {error}"),
+    /// };
+    /// assert!(runtime.handle().metrics().threads >= 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn build(self) -> io::Result<Runtime> {
         self.build_by(PortBuilder::build)
     }
@@ -212,6 +316,25 @@ pub struct Runtime {
 }
 
 /// What [`Runtime::shutdown`] does with tasks.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, Shutdown, time::sleep};
+/// use std::time::Duration;
+///
+/// let runtime = Runtime::new()?;
+/// let request = runtime.spawn(sleep(Duration::from_millis(5)));
+/// assert!(runtime.shutdown(Shutdown::Drain, None));
+/// assert!(request.is_finished());
+///
+/// let runtime = Runtime::new()?;
+/// let endless = runtime.spawn(std::future::pending::<()>());
+/// assert!(runtime.shutdown(Shutdown::Abort, None));
+/// // Any runtime may await the handle.
+/// assert!(Runtime::new()?.block_on(endless).unwrap_err().is_aborted());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a task is waited for or aborted")]
 pub enum Shutdown {
@@ -227,11 +350,33 @@ impl Runtime {
     /// # Errors
     ///
     /// As for [`Builder::build`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let task = runtime.spawn(async { "hello" });
+    /// assert_eq!(runtime.block_on(task).unwrap(), "hello");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new() -> io::Result<Self> {
         Self::builder().build()
     }
 
     /// Returns the default settings.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let builder = Runtime::builder().thread_limit(4);
+    /// let (one, other) = (builder.clone().build()?, builder.build()?);
+    /// assert_eq!(one.handle().metrics().thread_limit, other.handle().metrics().thread_limit);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn builder() -> Builder {
         Builder {
             port: Port::builder(),
@@ -247,6 +392,19 @@ impl Runtime {
     }
 
     /// Returns a handle, which spawns tasks from anywhere.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let handle = runtime.handle().clone();
+    /// // The thread isn't one of the runtime's.
+    /// let thread = std::thread::spawn(move || handle.block_on(handle.spawn(async { 42 })));
+    /// assert_eq!(thread.join().unwrap().unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn handle(&self) -> &Handle {
         &self.handle
@@ -254,11 +412,40 @@ impl Runtime {
 
     /// Runs a future on the current thread, in the context of this runtime. See
     /// [`Handle::block_on`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, time::sleep};
+    /// use std::time::Duration;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let mut greeting = String::from("hello");
+    /// // The future may borrow: it runs on this thread.
+    /// runtime.block_on(async {
+    ///     sleep(Duration::from_millis(1)).await;
+    ///     greeting.push_str(" world");
+    /// });
+    /// assert_eq!(greeting, "hello world");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.handle.block_on(future)
     }
 
     /// Spawns a task. See [`spawn`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// // Spawned from outside of the runtime, so the free function `spawn` would panic.
+    /// let task = runtime.spawn(async { [1, 2, 3].iter().sum::<i32>() });
+    /// assert_eq!(runtime.block_on(task).unwrap(), 6);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -349,6 +536,20 @@ impl fmt::Debug for Runtime {
 ///
 /// It does not keep the runtime running. After the runtime has ended, tasks that it spawns are
 /// aborted.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::Runtime;
+///
+/// let runtime = Runtime::new()?;
+/// let handle = runtime.handle().clone();
+/// assert_eq!(handle.block_on(handle.spawn(async { 1 })).unwrap(), 1);
+/// drop(runtime);
+/// let late = handle.spawn(async { 2 });
+/// assert!(handle.block_on(late).unwrap_err().is_aborted());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Handle(Arc<Shared>);
 
@@ -363,6 +564,19 @@ impl Handle {
 
     /// Returns the handle of the runtime that the current thread has entered: in a task, in
     /// [`Handle::block_on`], or while a guard of [`Handle::enter`] exists.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Handle, Runtime};
+    ///
+    /// assert!(Handle::try_current().is_none());
+    /// let runtime = Runtime::new()?;
+    /// let is_there = runtime.spawn(async { Handle::try_current().is_some() });
+    /// assert!(runtime.block_on(is_there).unwrap());
+    /// assert!(Handle::try_current().is_none());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn try_current() -> Option<Self> {
         context::current()
@@ -395,11 +609,39 @@ impl Handle {
 
     /// Makes this the current runtime of the thread until the guard is dropped: [`spawn`], sockets
     /// and timers use it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Handle, Runtime, spawn};
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let entered = runtime.handle().enter();
+    /// let task = spawn(async { 5 }); // it would panic outside a runtime
+    /// drop(entered);
+    /// assert!(Handle::try_current().is_none());
+    /// assert_eq!(runtime.block_on(task).unwrap(), 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn enter(&self) -> Entered {
         context::enter(self.clone())
     }
 
     /// Spawns a task on this runtime. See [`spawn`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Handle, Runtime};
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let outer = runtime.spawn(async {
+    ///     let inner = Handle::current().spawn(async { "inner" });
+    ///     inner.await.unwrap()
+    /// });
+    /// assert_eq!(runtime.block_on(outer).unwrap(), "inner");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -410,6 +652,20 @@ impl Handle {
     }
 
     /// Runs a closure on a thread of the runtime. See [`spawn_blocking`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    /// use std::sync::mpsc;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let (say, heard) = mpsc::channel();
+    /// let receives = runtime.handle().spawn_blocking(move || heard.recv());
+    /// say.send("from outside").unwrap();
+    /// assert_eq!(runtime.block_on(receives).unwrap(), Ok("from outside"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[track_caller]
     pub fn spawn_blocking<T: Send + 'static>(
         &self,
@@ -428,6 +684,22 @@ impl Handle {
     /// # Panics
     ///
     /// If the future panics.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Handle, Runtime};
+    ///
+    /// let runtime = Runtime::builder().concurrency(1).build()?;
+    /// let outer = runtime.spawn(async {
+    ///     let handle = Handle::current();
+    ///     let inner = handle.spawn(async { 3 });
+    ///     // As in a callback that isn't async. It blocks the task: another thread runs `inner`.
+    ///     handle.block_on(inner).unwrap() + 1
+    /// });
+    /// assert_eq!(runtime.block_on(outer).unwrap(), 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _entered = self.enter();
         let _in_tokio = self.0.enter_tokio();
@@ -438,6 +710,21 @@ impl Handle {
     }
 
     /// Returns what the runtime does now and has done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let task = runtime.spawn(std::future::pending::<()>());
+    /// assert_eq!(runtime.handle().metrics().tasks, 1);
+    /// task.abort();
+    /// assert!(runtime.block_on(task).is_err());
+    /// let metrics = runtime.handle().metrics();
+    /// assert_eq!((metrics.tasks, metrics.spawned), (0, 1));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let stats = self.0.port.stats();
@@ -461,6 +748,20 @@ impl Handle {
     /// Starts or stops measuring how long tasks, sockets and timers wait for a thread. It costs some
     /// hundred instructions for each: see
     /// [`Port::measure_queue_delays`](completion_port::Port::measure_queue_delays).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// runtime.block_on(runtime.spawn(async {})).unwrap();
+    /// assert_eq!(runtime.handle().queue_delays().count(), 0); // off by default
+    /// runtime.handle().measure_queue_delays(true);
+    /// runtime.block_on(runtime.spawn(async {})).unwrap();
+    /// assert_ne!(runtime.handle().queue_delays().count(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn measure_queue_delays(&self, on: bool) {
         self.0.port.measure_queue_delays(on);
     }
@@ -515,39 +816,6 @@ impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Handle").field(&self.metrics()).finish()
     }
-}
-
-/// The state of a runtime. [`Handle::metrics`] returns it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Metrics {
-    /// Threads that exist, without the one that starts the others.
-    pub threads: usize,
-    /// How many threads may exist. See [`Builder::thread_limit`].
-    pub thread_limit: usize,
-    /// Threads that wait for tasks.
-    pub idle_threads: usize,
-    /// Threads whose task was found asleep.
-    pub blocked_threads: usize,
-    /// Threads whose task has computed for so long that another thread runs in addition.
-    pub computing_threads: usize,
-    /// Tasks that have not ended.
-    pub tasks: usize,
-    /// Tasks that were spawned so far.
-    pub spawned: u64,
-    /// Tasks, sockets and timers that wait for a thread.
-    pub queued: usize,
-    /// How often a task was found asleep.
-    pub blocks_found: u64,
-    /// How often every thread slept or computed for 100 ms, and no other could be started.
-    pub stalls: u64,
-    /// How often the system refused to start a thread. The runtime tries again.
-    pub refused_threads: u64,
-    /// How the runtime detects that a task sleeps.
-    pub block_detection: BlockDetection,
-    /// What carries out the operations on files that have to wait for a disk; `none` until one of
-    /// them has to.
-    pub file_engine: &'static str,
 }
 
 /// Spawns a task on the current runtime.

@@ -31,6 +31,35 @@ pub use unix::Signal;
 /// # Errors
 ///
 /// If the system allows no handler, or outside a runtime.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(unix)]
+/// # fn run() -> std::io::Result<()> {
+/// # use completion_port_runtime::{Runtime, signal, spawn, time::timeout};
+/// # let runtime = Runtime::new()?;
+/// # runtime.block_on(async {
+/// # let _handled = signal::Signal::interrupt()?; // for a signal before the first poll
+/// let mut waits = spawn(signal::ctrl_c());
+/// // The user presses Ctrl-C.
+/// # loop {
+/// #     let own = std::process::id().to_string();
+/// #     let mut kill = std::process::Command::new("kill");
+/// #     assert!(kill.args(["-INT", &own]).status()?.success());
+/// #     if let Ok(heard) = timeout(std::time::Duration::from_millis(10), &mut waits).await {
+/// #         heard??;
+/// #         break;
+/// #     }
+/// # }
+/// assert!(waits.is_finished());
+/// # Ok::<(), std::io::Error>(())
+/// # })
+/// # }
+/// # #[cfg(unix)]
+/// # run()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub async fn ctrl_c() -> io::Result<()> {
     #[cfg(unix)]
     return Signal::interrupt()?.recv().await;
@@ -43,6 +72,35 @@ pub async fn ctrl_c() -> io::Result<()> {
 /// # Errors
 ///
 /// As for [`ctrl_c`].
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(unix)]
+/// # fn run() -> std::io::Result<()> {
+/// # use completion_port_runtime::{Runtime, signal, spawn, time::timeout};
+/// # let runtime = Runtime::new()?;
+/// # runtime.block_on(async {
+/// # let _handled = signal::Signal::terminate()?; // for a signal before the first poll
+/// let mut waits = spawn(signal::terminate());
+/// // The service manager stops the program.
+/// # loop {
+/// #     let own = std::process::id().to_string();
+/// #     let mut kill = std::process::Command::new("kill");
+/// #     assert!(kill.args(["-TERM", &own]).status()?.success());
+/// #     if let Ok(heard) = timeout(std::time::Duration::from_millis(10), &mut waits).await {
+/// #         heard??;
+/// #         break;
+/// #     }
+/// # }
+/// assert!(waits.is_finished());
+/// # Ok::<(), std::io::Error>(())
+/// # })
+/// # }
+/// # #[cfg(unix)]
+/// # run()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[cfg(unix)]
 pub async fn terminate() -> io::Result<()> {
     Signal::terminate()?.recv().await
@@ -53,6 +111,35 @@ pub async fn terminate() -> io::Result<()> {
 /// # Errors
 ///
 /// As for [`ctrl_c`].
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(unix)]
+/// # fn run() -> std::io::Result<()> {
+/// # use completion_port_runtime::{Runtime, signal, spawn, time::timeout};
+/// # let runtime = Runtime::new()?;
+/// # runtime.block_on(async {
+/// # let _handled = signal::Signal::terminate()?; // for a signal before the first poll
+/// let mut waits = spawn(signal::shutdown());
+/// // The user presses Ctrl-C, or the service manager stops the program.
+/// # loop {
+/// #     let own = std::process::id().to_string();
+/// #     let mut kill = std::process::Command::new("kill");
+/// #     assert!(kill.args(["-TERM", &own]).status()?.success());
+/// #     if let Ok(heard) = timeout(std::time::Duration::from_millis(10), &mut waits).await {
+/// #         heard??;
+/// #         break;
+/// #     }
+/// # }
+/// assert!(waits.is_finished());
+/// # Ok::<(), std::io::Error>(())
+/// # })
+/// # }
+/// # #[cfg(unix)]
+/// # run()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub async fn shutdown() -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -120,6 +207,27 @@ mod unix {
         /// # Panics
         ///
         /// If the signal is one for which handlers are forbidden, such as `SIGKILL`.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use completion_port_runtime::{Runtime, signal::Signal};
+        ///
+        /// # fn kill(signal: &str) -> std::io::Result<()> {
+        /// #     let own = std::process::id().to_string();
+        /// #     let status = std::process::Command::new("kill").args([signal, &own]).status()?;
+        /// #     assert!(status.success());
+        /// #     Ok(())
+        /// # }
+        /// Runtime::new()?.block_on(async {
+        ///     let mut children = Signal::new(libc::SIGCHLD)?;
+        ///     let child = std::process::Command::new("true").spawn()?;
+        ///     children.recv().await?;
+        ///     assert!(child.wait_with_output()?.status.success());
+        ///     Ok::<(), std::io::Error>(())
+        /// })?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         pub fn new(number: i32) -> io::Result<Self> {
             let (receiver, sender) = UnixDatagram::pair()?;
             sender.set_nonblocking(true)?;
@@ -145,6 +253,27 @@ mod unix {
         /// # Errors
         ///
         /// As for [`Signal::new`].
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use completion_port_runtime::{Runtime, signal::Signal};
+        ///
+        /// # fn kill(signal: &str) -> std::io::Result<()> {
+        /// #     let own = std::process::id().to_string();
+        /// #     let status = std::process::Command::new("kill").args([signal, &own]).status()?;
+        /// #     assert!(status.success());
+        /// #     Ok(())
+        /// # }
+        /// Runtime::new()?.block_on(async {
+        ///     let (mut one, mut other) = (Signal::interrupt()?, Signal::interrupt()?);
+        ///     kill("-INT")?; // as Ctrl-C does
+        ///     one.recv().await?; // each value gets it
+        ///     other.recv().await?;
+        ///     Ok::<(), std::io::Error>(())
+        /// })?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         pub fn interrupt() -> io::Result<Self> {
             Self::new(libc::SIGINT)
         }
@@ -154,6 +283,26 @@ mod unix {
         /// # Errors
         ///
         /// As for [`Signal::new`].
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use completion_port_runtime::{Runtime, signal::Signal};
+        ///
+        /// # fn kill(signal: &str) -> std::io::Result<()> {
+        /// #     let own = std::process::id().to_string();
+        /// #     let status = std::process::Command::new("kill").args([signal, &own]).status()?;
+        /// #     assert!(status.success());
+        /// #     Ok(())
+        /// # }
+        /// Runtime::new()?.block_on(async {
+        ///     let mut terminate = Signal::terminate()?;
+        ///     kill("-TERM")?; // while nobody waits
+        ///     terminate.recv().await?; // it is remembered
+        ///     Ok::<(), std::io::Error>(())
+        /// })?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         pub fn terminate() -> io::Result<Self> {
             Self::new(libc::SIGTERM)
         }
@@ -163,6 +312,27 @@ mod unix {
         /// # Errors
         ///
         /// As for [`Signal::new`].
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use completion_port_runtime::{Runtime, signal::Signal, spawn};
+        ///
+        /// # fn kill(signal: &str) -> std::io::Result<()> {
+        /// #     let own = std::process::id().to_string();
+        /// #     let status = std::process::Command::new("kill").args([signal, &own]).status()?;
+        /// #     assert!(status.success());
+        /// #     Ok(())
+        /// # }
+        /// Runtime::new()?.block_on(async {
+        ///     let mut hangup = Signal::hangup()?;
+        ///     let reloads = spawn(async move { hangup.recv().await });
+        ///     kill("-HUP")?;
+        ///     reloads.await??;
+        ///     Ok::<(), std::io::Error>(())
+        /// })?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         pub fn hangup() -> io::Result<Self> {
             Self::new(libc::SIGHUP)
         }
@@ -172,6 +342,28 @@ mod unix {
         /// # Errors
         ///
         /// As for [`Signal::new`].
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use completion_port_runtime::{Runtime, signal::Signal};
+        ///
+        /// # fn kill(signal: &str) -> std::io::Result<()> {
+        /// #     let own = std::process::id().to_string();
+        /// #     let status = std::process::Command::new("kill").args([signal, &own]).status()?;
+        /// #     assert!(status.success());
+        /// #     Ok(())
+        /// # }
+        /// Runtime::new()?.block_on(async {
+        ///     drop(Signal::quit()?);
+        ///     kill("-QUIT")?; // it doesn't end the process any more
+        ///     let mut quit = Signal::quit()?;
+        ///     kill("-QUIT")?;
+        ///     quit.recv().await?;
+        ///     Ok::<(), std::io::Error>(())
+        /// })?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         pub fn quit() -> io::Result<Self> {
             Self::new(libc::SIGQUIT)
         }
@@ -181,6 +373,28 @@ mod unix {
         /// # Errors
         ///
         /// As for [`Signal::new`].
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use completion_port_runtime::{Runtime, signal::Signal};
+        ///
+        /// # fn kill(signal: &str) -> std::io::Result<()> {
+        /// #     let own = std::process::id().to_string();
+        /// #     let status = std::process::Command::new("kill").args([signal, &own]).status()?;
+        /// #     assert!(status.success());
+        /// #     Ok(())
+        /// # }
+        /// Runtime::new()?.block_on(async {
+        ///     let mut rotate_logs = Signal::user_defined1()?;
+        ///     for _ in 0..2 {
+        ///         kill("-USR1")?;
+        ///         rotate_logs.recv().await?;
+        ///     }
+        ///     Ok::<(), std::io::Error>(())
+        /// })?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         pub fn user_defined1() -> io::Result<Self> {
             Self::new(libc::SIGUSR1)
         }
@@ -190,6 +404,29 @@ mod unix {
         /// # Errors
         ///
         /// As for [`Signal::new`].
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use completion_port_runtime::{Runtime, signal::Signal, time::timeout};
+        /// use std::time::Duration;
+        ///
+        /// # fn kill(signal: &str) -> std::io::Result<()> {
+        /// #     let own = std::process::id().to_string();
+        /// #     let status = std::process::Command::new("kill").args([signal, &own]).status()?;
+        /// #     assert!(status.success());
+        /// #     Ok(())
+        /// # }
+        /// Runtime::new()?.block_on(async {
+        ///     let (mut dump, mut rotate) = (Signal::user_defined2()?, Signal::user_defined1()?);
+        ///     kill("-USR2")?;
+        ///     dump.recv().await?;
+        ///     // The other one hasn't come.
+        ///     assert!(timeout(Duration::from_millis(1), rotate.recv()).await.is_err());
+        ///     Ok::<(), std::io::Error>(())
+        /// })?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         pub fn user_defined2() -> io::Result<Self> {
             Self::new(libc::SIGUSR2)
         }
@@ -199,6 +436,29 @@ mod unix {
         /// # Errors
         ///
         /// Those of the system; an error if the runtime has ended.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use completion_port_runtime::{Runtime, signal::Signal, time::timeout};
+        /// use std::time::Duration;
+        ///
+        /// # fn kill(signal: &str) -> std::io::Result<()> {
+        /// #     let own = std::process::id().to_string();
+        /// #     let status = std::process::Command::new("kill").args([signal, &own]).status()?;
+        /// #     assert!(status.success());
+        /// #     Ok(())
+        /// # }
+        /// Runtime::new()?.block_on(async {
+        ///     let mut hangup = Signal::hangup()?;
+        ///     let limit = Duration::from_millis(1);
+        ///     assert!(timeout(limit, hangup.recv()).await.is_err()); // cancelled
+        ///     kill("-HUP")?;
+        ///     hangup.recv().await?;
+        ///     Ok::<(), std::io::Error>(())
+        /// })?;
+        /// # Ok::<(), std::io::Error>(())
+        /// ```
         pub async fn recv(&mut self) -> io::Result<()> {
             poll_fn(|context| self.poll_recv(context)).await
         }

@@ -239,16 +239,58 @@ impl<T> JoinHandle<T> {
     /// ([`JoinError::is_aborted`]), unless the task had already completed.
     ///
     /// A task that is being polled ends after that poll, even if it blocks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, time::sleep};
+    /// use std::time::Duration;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let task = runtime.spawn(sleep(Duration::from_secs(3600)));
+    /// task.abort();
+    /// task.abort(); // no effect
+    /// assert!(runtime.block_on(task).unwrap_err().is_aborted());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn abort(&self) {
         self.abort.abort();
     }
 
     /// Returns a handle that aborts the task.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let task = runtime.spawn(std::future::pending::<()>());
+    /// let abort = task.abort_handle();
+    /// std::thread::spawn(move || abort.abort()); // while this thread waits for the task
+    /// assert!(runtime.block_on(task).unwrap_err().is_aborted());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn abort_handle(&self) -> AbortHandle {
         self.abort.clone()
     }
 
     /// Returns whether the task has ended.
+    ///
+    /// The future of a task that has ended has been dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let mut task = runtime.spawn(async { 1 });
+    /// assert_eq!(runtime.block_on(&mut task).unwrap(), 1);
+    /// assert!(task.is_finished());
+    /// assert!(!runtime.spawn(std::future::pending::<()>()).is_finished());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.task.as_ref().is_none_or(async_task::FallibleTask::is_finished)
@@ -293,6 +335,26 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 /// Aborts a task. See [`JoinHandle::abort`].
+///
+/// Dropping it has no effect on the task. While it exists, the memory of a task that has ended stays
+/// allocated; the future has been dropped.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, spawn};
+///
+/// Runtime::new()?.block_on(async {
+///     let tasks = [spawn(std::future::pending::<u8>()), spawn(std::future::pending())];
+///     let aborts: Vec<_> = tasks.iter().map(|task| task.abort_handle()).collect();
+///     aborts.iter().for_each(|abort| abort.abort());
+///     for task in tasks {
+///         assert!(task.await.unwrap_err().is_aborted());
+///     }
+///     aborts[0].abort(); // no effect: the task has ended
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct AbortHandle {
     info: Arc<TaskInfo>,
@@ -315,6 +377,21 @@ impl fmt::Debug for AbortHandle {
 }
 
 /// Why a task has no output: it panicked, or was aborted.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::Runtime;
+///
+/// let runtime = Runtime::new()?;
+/// let panicked = runtime.spawn(async { std::panic::resume_unwind(Box::new("no such user")) });
+/// let error = runtime.block_on(panicked).map(|(): ()| ()).unwrap_err();
+/// assert!(error.is_panic());
+/// assert_eq!(error.to_string(), "the task panicked: no such user");
+/// // So `?` works in functions that return `std::io::Result`.
+/// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::Other);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct JoinError(Reason);
 
 enum Reason {
@@ -340,6 +417,21 @@ impl JoinError {
     /// # Errors
     ///
     /// The error itself if the task was aborted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let panicked = runtime.spawn(async { std::panic::resume_unwind(Box::new(7)) });
+    /// let error = runtime.block_on(panicked).map(|(): ()| ()).unwrap_err();
+    /// match error.try_into_panic() {
+    ///     Ok(payload) => assert_eq!(*payload.downcast::<i32>().unwrap(), 7),
+    ///     Err(aborted) => panic!("{aborted}"),
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, Self> {
         match self.0 {
             Reason::Panicked(panic) => Ok(panic),

@@ -91,6 +91,22 @@ impl Drop for Started {
 ///
 /// Dropping it cancels the timer. Moving the deadline to a later time ([`Sleep::reset`]) sets no
 /// timer.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, time::sleep};
+/// use std::time::{Duration, Instant};
+///
+/// Runtime::new()?.block_on(async {
+///     // A request must arrive within an hour. Once it has begun, it must end soon.
+///     let mut deadline = sleep(Duration::from_secs(3600));
+///     deadline.reset(Instant::now() + Duration::from_millis(1));
+///     (&mut deadline).await;
+///     assert!(deadline.is_elapsed());
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Sleep {
     deadline: Instant,
@@ -99,6 +115,19 @@ pub struct Sleep {
 
 impl Sleep {
     /// Returns when it completes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::time::sleep_until;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let at = Instant::now() + Duration::from_secs(60);
+    /// let timer = sleep_until(at);
+    /// assert_eq!(timer.deadline(), at);
+    /// assert!(!timer.is_elapsed());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.deadline
@@ -111,6 +140,25 @@ impl Sleep {
     }
 
     /// Moves the deadline, even after it has passed.
+    ///
+    /// A task that waits for it is woken at the new time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, time::sleep};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let mut idle = sleep(Duration::from_millis(1));
+    ///     (&mut idle).await;
+    ///     let later = Instant::now() + Duration::from_millis(5);
+    ///     idle.reset(later); // it can be awaited again
+    ///     (&mut idle).await;
+    ///     assert!(Instant::now() >= later);
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn reset(&mut self, deadline: Instant) {
         self.deadline = deadline;
         if let Some(started) = &self.started {
@@ -176,6 +224,22 @@ pub fn sleep(duration: Duration) -> Sleep {
 }
 
 /// Waits until a time. See [`sleep`].
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, time::sleep_until};
+/// use std::time::{Duration, Instant};
+///
+/// Runtime::new()?.block_on(async {
+///     let begun = Instant::now();
+///     let at = begun + Duration::from_millis(5);
+///     sleep_until(at).await;
+///     assert!(Instant::now() >= at);
+///     sleep_until(begun).await; // its time has passed: it returns immediately
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep { deadline, started: None }
 }
@@ -210,6 +274,22 @@ impl<F: Future> Future for Timeout<F> {
 }
 
 /// The deadline of a [`Timeout`] has passed.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, time::timeout};
+/// use std::time::Duration;
+///
+/// async fn answer() -> std::io::Result<u8> {
+///     // An `Elapsed` becomes an `io::Error`.
+///     timeout(Duration::from_millis(1), std::future::pending()).await?
+/// }
+///
+/// let error = Runtime::new()?.block_on(answer()).unwrap_err();
+/// assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed(());
 
@@ -248,11 +328,42 @@ pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
 }
 
 /// Ends a future at a time. See [`timeout`].
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, time::timeout_at, yield_now};
+/// use std::time::{Duration, Instant};
+///
+/// Runtime::new()?.block_on(async {
+///     // One deadline for two steps.
+///     let deadline = Instant::now() + Duration::from_secs(60);
+///     assert!(timeout_at(deadline, yield_now()).await.is_ok());
+///     assert_eq!(timeout_at(deadline, async { 2 }).await, Ok(2));
+///     // A future that is ready completes even if the time has passed.
+///     assert_eq!(timeout_at(Instant::now(), async { 3 }).await, Ok(3));
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn timeout_at<F: Future>(deadline: Instant, future: F) -> Timeout<F> {
     Timeout { future, sleep: sleep_until(deadline) }
 }
 
 /// Ticks at regular times. [`interval`] makes it.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::{Runtime, time::{interval, timeout}};
+/// use std::time::Duration;
+///
+/// Runtime::new()?.block_on(async {
+///     let mut hourly = interval(Duration::from_secs(3600));
+///     hourly.tick().await; // immediately
+///     assert!(timeout(Duration::from_millis(1), hourly.tick()).await.is_err());
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "an interval does nothing unless its ticks are awaited"]
 pub struct Interval {
@@ -265,6 +376,25 @@ impl Interval {
     /// immediately, and later ones at the original times; a tick is not repeated.
     ///
     /// Cancelling it loses no tick.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, time::interval};
+    /// use std::time::Duration;
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let period = Duration::from_millis(4);
+    ///     let mut ticks = interval(period);
+    ///     let first = ticks.tick().await;
+    ///     std::thread::sleep(period * 5 / 2); // two ticks are missed
+    ///     assert_eq!(ticks.tick().await - first, period); // once, immediately
+    ///     let next = ticks.tick().await - first;
+    ///     assert_eq!(next.as_nanos() % period.as_nanos(), 0); // the rhythm stays
+    ///     assert!(next >= period * 3);
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn tick(&mut self) -> Instant {
         Pin::new(&mut self.next).await;
         let tick = self.next.deadline();

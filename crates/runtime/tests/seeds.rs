@@ -70,8 +70,8 @@ mod turns {
 }
 
 pub use context::Entered;
-pub use dump::Dump;
-pub use runtime::{Builder, Handle, Metrics, Runtime, Shutdown, spawn, spawn_blocking};
+pub use dump::{Dump, Metrics};
+pub use runtime::{Builder, Handle, Runtime, Shutdown, spawn, spawn_blocking};
 pub use task::{AbortHandle, JoinError, JoinHandle, yield_now};
 pub use time::{interval, sleep, sleep_until, timeout, timeout_at};
 

@@ -3,15 +3,17 @@
 //! A call tries the system call first, and waits for readiness only if that would block. So nothing
 //! is in flight while a future waits: dropping it loses no byte, connection or buffer.
 
+mod halves;
 mod stream;
 mod tcp;
 mod udp;
 #[cfg(unix)]
 mod unix;
 
+pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 #[cfg(any(feature = "hyper", feature = "tokio-io"))]
 pub(crate) use stream::Raw;
-pub use stream::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, Stream, WriteHalf};
+pub use stream::Stream;
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;
 #[cfg(unix)]

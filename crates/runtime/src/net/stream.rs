@@ -1,11 +1,9 @@
-//! What TCP streams and streams of the local machine have in common, and their halves.
+//! What TCP streams and streams of the local machine have in common.
 
-use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_io::{AsyncRead, AsyncWrite};
@@ -14,6 +12,32 @@ use crate::net::TcpStream;
 
 /// A stream that has halves: a [`TcpStream`], and on Unix a `UnixStream`. No other type can
 /// implement it.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::net::{ReadHalf, Stream, TcpStream};
+///
+/// /// Works for every kind of stream.
+/// async fn version<S: Stream>(reader: &mut ReadHalf<'_, S>) -> std::io::Result<u8> {
+///     let mut byte = [0];
+///     reader.read_exact(&mut byte).await?;
+///     Ok(byte[0])
+/// }
+///
+/// # use completion_port_runtime::{Runtime, net::TcpListener};
+/// # Runtime::new()?.block_on(async {
+/// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// # let near = TcpStream::connect(listener.local_addr()?).await?;
+/// # let (far, _) = listener.accept().await?;
+/// // `near` and `far` are connected.
+/// near.write_all(&[5]).await?;
+/// let mut far = far;
+/// assert_eq!(version(&mut far.split().0).await?, 5);
+/// # Ok::<(), std::io::Error>(())
+/// # })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[allow(private_bounds, reason = "sealed")]
 pub trait Stream: Raw {}
 
@@ -89,12 +113,47 @@ macro_rules! stream {
             /// # Errors
             ///
             /// If the system refuses that, or outside a runtime. The stream is closed then.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            ///
+            /// Runtime::new()?.block_on(async {
+            ///     let listener = TcpListener::bind("127.0.0.1:0").await?;
+            ///     let blocking = std::net::TcpStream::connect(listener.local_addr()?)?;
+            ///     let near = TcpStream::from_std(blocking)?;
+            ///     assert_eq!(near.peer_addr()?, listener.local_addr()?);
+            ///     Ok::<(), std::io::Error>(())
+            /// })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             pub fn from_std(stream: $inner) -> io::Result<Self> {
                 stream.set_nonblocking(true)?;
                 Ok(Self(Io::new(stream)?))
             }
 
             /// Returns the stream, which is non-blocking and no longer belongs to the runtime.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// let mut near = near.into_std();
+            /// near.set_nonblocking(false)?;
+            /// far.write_all(b"hello").await?;
+            /// let mut bytes = [0; 5];
+            /// std::io::Read::read_exact(&mut near, &mut bytes)?; // blocks
+            /// assert_eq!(&bytes, b"hello");
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             #[must_use]
             pub fn into_std(self) -> $inner {
                 self.0.into_inner()
@@ -109,6 +168,30 @@ macro_rules! stream {
             ///
             /// Those of the system, such as [`io::ErrorKind::ConnectionReset`]; an error if the
             /// stream's runtime has ended and the call would wait.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// near.write_all(b"hello").await?;
+            /// drop(near);
+            /// let (mut received, mut buffer) = (Vec::new(), [0; 2]);
+            /// loop {
+            ///     match far.read(&mut buffer).await? {
+            ///         0 => break, // the end of the stream
+            ///         read => received.extend_from_slice(&buffer[..read]),
+            ///     }
+            /// }
+            /// assert_eq!(received, b"hello");
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
                 self.0.wait(Direction::Read, |mut stream| stream.read(buffer)).await
             }
@@ -121,6 +204,28 @@ macro_rules! stream {
             ///
             /// [`io::ErrorKind::UnexpectedEof`] if the stream ends first; those of `read`. Bytes
             /// received before the error are in the buffer.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// near.write_all(b"abcdef").await?;
+            /// drop(near);
+            /// let mut record = [0; 4];
+            /// far.read_exact(&mut record).await?;
+            /// assert_eq!(&record, b"abcd");
+            /// let error = far.read_exact(&mut record).await.unwrap_err();
+            /// assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+            /// assert_eq!(&record[..2], b"ef");
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             pub async fn read_exact(&self, buffer: &mut [u8]) -> io::Result<()> {
                 stream::read_exact(self, buffer).await
             }
@@ -132,6 +237,26 @@ macro_rules! stream {
             /// # Errors
             ///
             /// Those of `read`.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// near.write_all(b"\x16 handshake").await?;
+            /// let mut first = [0];
+            /// far.peek(&mut first).await?;
+            /// assert_eq!(first, [0x16]); // it speaks TLS
+            /// assert_ne!(far.read(&mut first).await?, 0);
+            /// assert_eq!(first, [0x16]); // the byte is still there
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
                 self.0
                     .wait(Direction::Read, |stream| stream::peek(SockRef::from(stream), buffer))
@@ -143,6 +268,26 @@ macro_rules! stream {
             /// # Errors
             ///
             /// [`io::ErrorKind::WouldBlock`] if there are none; those of `read`.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// let mut buffer = [0; 16];
+            /// let error = far.try_read(&mut buffer).unwrap_err();
+            /// assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+            /// near.write_all(b"now").await?;
+            /// far.readable().await?;
+            /// assert_ne!(far.try_read(&mut buffer)?, 0);
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
                 self.0.get().read(buffer)
             }
@@ -154,6 +299,29 @@ macro_rules! stream {
             /// # Errors
             ///
             /// Those of `read`.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use completion_port_runtime::spawn;
+            ///
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// let waits = spawn(async move {
+            ///     far.readable().await?; // with no buffer, while the connection is idle
+            ///     let mut buffer = [0; 16];
+            ///     far.try_read(&mut buffer)
+            /// });
+            /// near.write_all(b"x").await?;
+            /// assert_eq!(waits.await??, 1);
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             pub async fn readable(&self) -> io::Result<()> {
                 self.peek(&mut [0]).await.map(drop)
             }
@@ -166,6 +334,26 @@ macro_rules! stream {
             ///
             /// Those of the system, such as [`io::ErrorKind::BrokenPipe`]; an error if the stream's
             /// runtime has ended and the call would wait.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// let page = vec![b'x'; 1 << 16];
+            /// let written = near.write(&page).await?;
+            /// assert!((1..=page.len()).contains(&written));
+            /// let mut received = vec![0; written];
+            /// far.read_exact(&mut received).await?;
+            /// assert_eq!(received, page[..written]);
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             pub async fn write(&self, buffer: &[u8]) -> io::Result<usize> {
                 self.0.wait(Direction::Write, |mut stream| stream.write(buffer)).await
             }
@@ -177,6 +365,29 @@ macro_rules! stream {
             /// # Errors
             ///
             /// Those of `write`.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use std::io::IoSlice;
+            ///
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// let (header, body) = (b"length: 4\n\n", b"body");
+            /// let buffers = [IoSlice::new(header), IoSlice::new(body)];
+            /// let written = near.write_vectored(&buffers).await?;
+            /// assert!((1..=15).contains(&written));
+            /// let mut received = vec![0; written];
+            /// far.read_exact(&mut received).await?;
+            /// assert_eq!(received, b"length: 4\n\nbody"[..written]);
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             pub async fn write_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
                 self.0.wait(Direction::Write, |mut stream| stream.write_vectored(buffers)).await
             }
@@ -188,6 +399,29 @@ macro_rules! stream {
             /// # Errors
             ///
             /// Those of `write`. A part may have been sent.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use completion_port_runtime::spawn;
+            ///
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// let page = vec![b'x'; 1 << 22]; // more than one call can send
+            /// let length = page.len();
+            /// let sends = spawn(async move { near.write_all(&page).await });
+            /// let mut received = vec![0; length];
+            /// far.read_exact(&mut received).await?;
+            /// sends.await??;
+            /// assert!(received.iter().all(|byte| *byte == b'x'));
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             pub async fn write_all(&self, buffer: &[u8]) -> io::Result<()> {
                 stream::write_all(self, buffer).await
             }
@@ -197,6 +431,27 @@ macro_rules! stream {
             /// # Errors
             ///
             /// [`io::ErrorKind::WouldBlock`] if the system has no room; those of `write`.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// let full = loop {
+            ///     if let Err(error) = near.try_write(&[0; 1 << 16]) {
+            ///         break error; // nobody reads
+            ///     }
+            /// };
+            /// assert_eq!(full.kind(), std::io::ErrorKind::WouldBlock);
+            /// # drop(far);
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             pub fn try_write(&self, buffer: &[u8]) -> io::Result<usize> {
                 self.0.get().write(buffer)
             }
@@ -206,21 +461,89 @@ macro_rules! stream {
             /// # Errors
             ///
             /// [`io::ErrorKind::NotConnected`] if the connection has ended; those of the system.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use std::net::Shutdown;
+            ///
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// near.write_all(b"request").await?;
+            /// near.shutdown(Shutdown::Write)?;
+            /// let mut buffer = [0; 7];
+            /// far.read_exact(&mut buffer).await?;
+            /// assert_eq!(far.read(&mut buffer).await?, 0); // the request is complete
+            /// far.write_all(b"reply").await?;
+            /// near.read_exact(&mut buffer[..5]).await?;
+            /// assert_eq!(&buffer[..5], b"reply");
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
                 self.0.shutdown(how, |socket, how| socket.shutdown(how))
             }
 
             /// Splits the stream into two halves that borrow it, for one task. Dropping them
             /// changes nothing.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// let mut far = far;
+            /// let (mut reader, mut writer) = far.split();
+            /// let mut byte = [0];
+            /// near.write_all(b"a").await?;
+            /// reader.read_exact(&mut byte).await?;
+            /// writer.write_all(&byte).await?;
+            /// near.read_exact(&mut byte).await?;
+            /// assert_eq!(byte, *b"a");
+            /// far.write_all(b"b").await?; // the stream is whole again
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             pub fn split(&mut self) -> (ReadHalf<'_, Self>, WriteHalf<'_, Self>) {
-                stream::split(self)
+                halves::split(self)
             }
 
             /// Splits the stream into two halves, each for one task. Dropping the half that writes
             /// shuts down that direction. [`OwnedReadHalf::reunite`] is the inverse.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+            /// # Runtime::new()?.block_on(async {
+            /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+            /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+            /// # let (far, _) = listener.accept().await?;
+            /// // `near` and `far` are connected.
+            /// let (mut reader, writer) = far.into_split();
+            /// drop(writer); // shuts down that direction
+            /// let mut byte = [0];
+            /// assert_eq!(near.read(&mut byte).await?, 0);
+            /// near.write_all(b"a").await?;
+            /// reader.read_exact(&mut byte).await?;
+            /// assert_eq!(byte, *b"a");
+            /// # Ok::<(), std::io::Error>(())
+            /// # })?;
+            /// # Ok::<(), std::io::Error>(())
+            /// ```
             #[must_use]
             pub fn into_split(self) -> (OwnedReadHalf<Self>, OwnedWriteHalf<Self>) {
-                stream::into_split(self)
+                halves::into_split(self)
             }
 
             /// Returns the socket, for the options that `socket2` has.
@@ -302,272 +625,6 @@ macro_rules! stream {
     };
 }
 pub(crate) use stream;
-
-/// The half of a stream that reads, borrowed. `split` of the stream makes it.
-///
-/// # Examples
-///
-/// ```
-/// use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
-///
-/// Runtime::new()?.block_on(async {
-///     let listener = TcpListener::bind("127.0.0.1:0").await?;
-///     let near = TcpStream::connect(listener.local_addr()?).await?;
-///     let (mut far, _) = listener.accept().await?;
-///     near.write_all(b"ping").await?;
-///     let (mut reader, mut writer) = far.split();
-///     let mut bytes = [0; 4];
-///     reader.read_exact(&mut bytes).await?;
-///     writer.write_all(&bytes).await?;
-///     near.read_exact(&mut bytes).await?;
-///     assert_eq!(&bytes, b"ping");
-///     Ok::<(), std::io::Error>(())
-/// })?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct ReadHalf<'s, S = TcpStream>(&'s S);
-
-/// The half of a stream that writes, borrowed. See [`ReadHalf`].
-#[derive(Debug)]
-pub struct WriteHalf<'s, S = TcpStream>(&'s S);
-
-pub(crate) fn split<S>(stream: &mut S) -> (ReadHalf<'_, S>, WriteHalf<'_, S>) {
-    (ReadHalf(stream), WriteHalf(stream))
-}
-
-/// The half of a stream that reads. `into_split` of the stream makes it.
-///
-/// # Examples
-///
-/// ```
-/// use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}, spawn};
-///
-/// Runtime::new()?.block_on(async {
-///     let listener = TcpListener::bind("127.0.0.1:0").await?;
-///     let near = TcpStream::connect(listener.local_addr()?).await?;
-///     let (far, _) = listener.accept().await?;
-///     let (mut reader, mut writer) = far.into_split();
-///     let sender = spawn(async move {
-///         writer.write_all(b"hello").await?;
-///         Ok::<_, std::io::Error>(writer)
-///     });
-///     let mut bytes = [0; 5];
-///     near.read_exact(&mut bytes).await?;
-///     assert_eq!(&bytes, b"hello");
-///     near.write_all(b"bye").await?;
-///     reader.read_exact(&mut bytes[..3]).await?;
-///     let far: TcpStream = reader.reunite(sender.await??).expect("they are of one stream");
-///     drop(far);
-///     assert_eq!(near.read(&mut bytes).await?, 0);
-///     Ok::<(), std::io::Error>(())
-/// })?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct OwnedReadHalf<S = TcpStream>(Arc<S>);
-
-/// The half of a stream that writes. Dropping it shuts down that direction: the peer reads the end
-/// of the stream. See [`OwnedReadHalf`].
-#[derive(Debug)]
-pub struct OwnedWriteHalf<S: Stream = TcpStream> {
-    /// `None` once the half was reunited or forgotten.
-    stream: Option<Arc<S>>,
-}
-
-pub(crate) fn into_split<S: Stream>(stream: S) -> (OwnedReadHalf<S>, OwnedWriteHalf<S>) {
-    let stream = Arc::new(stream);
-    (OwnedReadHalf(Arc::clone(&stream)), OwnedWriteHalf { stream: Some(stream) })
-}
-
-/// The two halves are of different streams. The error returns them.
-#[allow(clippy::exhaustive_structs, reason = "two halves")]
-pub struct ReuniteError<S: Stream = TcpStream>(pub OwnedReadHalf<S>, pub OwnedWriteHalf<S>);
-
-impl<S: Stream> fmt::Debug for ReuniteError<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReuniteError").finish_non_exhaustive()
-    }
-}
-
-impl<S: Stream> fmt::Display for ReuniteError<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the halves are of different streams")
-    }
-}
-
-impl<S: Stream> std::error::Error for ReuniteError<S> {}
-
-impl<S: Stream> OwnedReadHalf<S> {
-    /// Returns the stream of the two halves. Nothing is shut down.
-    ///
-    /// # Errors
-    ///
-    /// [`ReuniteError`] with the halves if they are of different streams.
-    #[allow(clippy::missing_panics_doc, reason = "the two halves are the only owners")]
-    pub fn reunite(self, mut other: OwnedWriteHalf<S>) -> Result<S, ReuniteError<S>> {
-        match other.stream.take_if(|stream| Arc::ptr_eq(stream, &self.0)) {
-            None => Err(ReuniteError(self, other)),
-            Some(stream) => {
-                drop(stream);
-                Ok(Arc::into_inner(self.0).expect("only the two halves share it"))
-            }
-        }
-    }
-}
-
-impl<S: Stream> OwnedWriteHalf<S> {
-    fn get(&self) -> &S {
-        self.stream.as_ref().expect("it is taken out by value only")
-    }
-
-    /// Drops the half without shutting anything down. The stream is closed with the other half.
-    pub fn forget(mut self) {
-        self.stream = None;
-    }
-
-    /// Returns the stream of the two halves. See [`OwnedReadHalf::reunite`].
-    ///
-    /// # Errors
-    ///
-    /// As for [`OwnedReadHalf::reunite`].
-    pub fn reunite(self, other: OwnedReadHalf<S>) -> Result<S, ReuniteError<S>> {
-        other.reunite(self)
-    }
-}
-
-impl<S: Stream> Drop for OwnedWriteHalf<S> {
-    fn drop(&mut self) {
-        if let Some(stream) = &self.stream {
-            // It fails if the peer has reset the connection, which has ended then.
-            let _ = stream.end(Shutdown::Write);
-        }
-    }
-}
-
-/// Defines the calls of a half that reads, and the traits of `futures-io`.
-macro_rules! read_half {
-    ($half:ty, $self:ident => $stream:expr) => {
-        impl<S: Stream> $half {
-            /// Receives some bytes. 0 is the end of the stream, unless `buffer` is empty.
-            ///
-            /// Cancelling it loses no byte.
-            ///
-            /// # Errors
-            ///
-            /// Those of [`TcpStream::read`].
-            pub async fn read(&mut $self, buffer: &mut [u8]) -> io::Result<usize> {
-                $stream.receive(buffer).await
-            }
-
-            /// Fills the buffer. Cancelling it loses the bytes that it has received.
-            ///
-            /// # Errors
-            ///
-            /// Those of [`TcpStream::read_exact`].
-            pub async fn read_exact(&mut $self, buffer: &mut [u8]) -> io::Result<()> {
-                read_exact($stream, buffer).await
-            }
-
-            /// Receives some bytes and leaves them in the system. Cancelling it has no effect.
-            ///
-            /// # Errors
-            ///
-            /// Those of [`TcpStream::read`].
-            pub async fn peek(&mut $self, buffer: &mut [u8]) -> io::Result<usize> {
-                $stream.look(buffer).await
-            }
-
-            /// Returns the stream, for its addresses and options.
-            #[must_use]
-            pub fn stream(&$self) -> &S {
-                $stream
-            }
-        }
-
-        impl<S: Stream> AsyncRead for $half {
-            fn poll_read(
-                $self: Pin<&mut Self>,
-                context: &mut Context<'_>,
-                buffer: &mut [u8],
-            ) -> Poll<io::Result<usize>> {
-                Raw::poll_read($stream, context, buffer)
-            }
-        }
-    };
-}
-
-/// Defines the calls of a half that writes, and the traits of `futures-io`.
-macro_rules! write_half {
-    ($half:ty, $self:ident => $stream:expr) => {
-        impl<S: Stream> $half {
-            /// Sends some bytes, and returns how many the system has taken. Cancelling it sends
-            /// nothing.
-            ///
-            /// # Errors
-            ///
-            /// Those of [`TcpStream::write`].
-            pub async fn write(&mut $self, buffer: &[u8]) -> io::Result<usize> {
-                $stream.send(buffer).await
-            }
-
-            /// Sends all bytes. Cancelling it may leave a part sent.
-            ///
-            /// # Errors
-            ///
-            /// Those of [`TcpStream::write_all`].
-            pub async fn write_all(&mut $self, buffer: &[u8]) -> io::Result<()> {
-                write_all($stream, buffer).await
-            }
-
-            /// Shuts down this direction: the peer reads the end of the stream.
-            ///
-            /// # Errors
-            ///
-            /// Those of [`TcpStream::shutdown`].
-            pub fn shutdown(&mut $self) -> io::Result<()> {
-                $stream.end(Shutdown::Write)
-            }
-
-            /// Returns the stream, for its addresses and options.
-            #[must_use]
-            pub fn stream(&$self) -> &S {
-                $stream
-            }
-        }
-
-        impl<S: Stream> AsyncWrite for $half {
-            fn poll_write(
-                $self: Pin<&mut Self>,
-                context: &mut Context<'_>,
-                buffer: &[u8],
-            ) -> Poll<io::Result<usize>> {
-                Raw::poll_write($stream, context, buffer)
-            }
-
-            fn poll_write_vectored(
-                $self: Pin<&mut Self>,
-                context: &mut Context<'_>,
-                buffers: &[IoSlice<'_>],
-            ) -> Poll<io::Result<usize>> {
-                Raw::poll_write_vectored($stream, context, buffers)
-            }
-
-            fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Poll::Ready(Ok(()))
-            }
-
-            fn poll_close($self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Poll::Ready($stream.end(Shutdown::Write))
-            }
-        }
-    };
-}
-
-read_half!(ReadHalf<'_, S>, self => self.0);
-read_half!(OwnedReadHalf<S>, self => &*self.0);
-write_half!(WriteHalf<'_, S>, self => self.0);
-write_half!(OwnedWriteHalf<S>, self => self.get());
 
 /// Defines the traits of `futures-io` for a whole stream.
 macro_rules! futures_io {

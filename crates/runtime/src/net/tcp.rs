@@ -9,9 +9,8 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::activity::Label;
-use crate::net::stream::{
-    self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, Stream, WriteHalf, stream,
-};
+use crate::net::halves::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
+use crate::net::stream::{self, Stream, stream};
 use crate::net::{BACKLOG, each_address};
 use crate::readiness::{Direction, Io};
 
@@ -50,6 +49,22 @@ impl TcpListener {
     /// # Errors
     ///
     /// That of the last address.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, net::TcpListener};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let listener = TcpListener::bind("127.0.0.1:0").await?;
+    ///     let address = listener.local_addr()?;
+    ///     assert_ne!(address.port(), 0);
+    ///     // The address is in use.
+    ///     assert!(TcpListener::bind(address).await.is_err());
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn bind(addresses: impl ToSocketAddrs) -> io::Result<Self> {
         each_address(addresses, async |address| {
             let socket =
@@ -68,6 +83,23 @@ impl TcpListener {
     /// # Errors
     ///
     /// If the system refuses that, or outside a runtime.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     // As from a service manager that has opened the socket.
+    ///     let opened = std::net::TcpListener::bind("127.0.0.1:0")?;
+    ///     let listener = TcpListener::from_std(opened)?;
+    ///     let near = TcpStream::connect(listener.local_addr()?).await?;
+    ///     let (_far, address) = listener.accept().await?;
+    ///     assert_eq!(address, near.local_addr()?);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn from_std(listener: net::TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self(Io::new(listener)?))
@@ -81,6 +113,24 @@ impl TcpListener {
     /// # Errors
     ///
     /// Those of [`accept(2)`](https://man7.org/linux/man-pages/man2/accept.2.html).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}, time::timeout};
+    /// use std::time::Duration;
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let listener = TcpListener::bind("127.0.0.1:0").await?;
+    ///     let limit = Duration::from_millis(1);
+    ///     assert!(timeout(limit, listener.accept()).await.is_err()); // cancelled
+    ///     let near = TcpStream::connect(listener.local_addr()?).await?;
+    ///     let (_far, address) = listener.accept().await?;
+    ///     assert_eq!(address, near.local_addr()?);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, address) = self.0.wait(Direction::Read, net::TcpListener::accept).await?;
         Ok((TcpStream::from_std(stream)?, address))
@@ -96,12 +146,40 @@ impl TcpListener {
     }
 
     /// Returns the socket, for the options that `socket2` has.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, net::TcpListener};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let listener = TcpListener::bind("127.0.0.1:0").await?;
+    ///     listener.socket().set_ttl_v4(7)?;
+    ///     assert_eq!(listener.socket().ttl_v4()?, 7);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn socket(&self) -> SockRef<'_> {
         SockRef::from(self.0.get())
     }
 
     /// Returns the listener, which is non-blocking and no longer belongs to the runtime.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, net::TcpListener};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let listener = TcpListener::bind("127.0.0.1:0").await?.into_std();
+    ///     let error = listener.accept().unwrap_err();
+    ///     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock); // it is non-blocking
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn into_std(self) -> net::TcpListener {
         self.0.into_inner()
@@ -118,6 +196,34 @@ impl fmt::Debug for TcpListener {
 ///
 /// All calls take `&self`, so one task may read while another one writes, through an [`Arc`](std::sync::Arc)
 /// or the two halves of [`TcpStream::into_split`]. Dropping it closes the socket.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port_runtime::spawn;
+/// use std::sync::Arc;
+///
+/// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+/// # Runtime::new()?.block_on(async {
+/// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// # let near = TcpStream::connect(listener.local_addr()?).await?;
+/// # let (far, _) = listener.accept().await?;
+/// // `near` and `far` are connected.
+/// let far = Arc::new(far);
+/// let reader = Arc::clone(&far);
+/// let reads = spawn(async move {
+///     let mut bytes = [0; 2];
+///     reader.read_exact(&mut bytes).await.map(|()| bytes)
+/// });
+/// far.write_all(b"hi").await?; // while another task reads
+/// let mut bytes = [0; 2];
+/// near.read_exact(&mut bytes).await?;
+/// near.write_all(&bytes).await?;
+/// assert_eq!(&reads.await??, b"hi");
+/// # Ok::<(), std::io::Error>(())
+/// # })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct TcpStream(Io<net::TcpStream>);
 
 impl TcpStream {
@@ -128,6 +234,22 @@ impl TcpStream {
     /// # Errors
     ///
     /// That of the last address.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let listener = TcpListener::bind("127.0.0.1:0").await?;
+    ///     let alive = listener.local_addr()?;
+    ///     let dead = TcpListener::bind("127.0.0.1:0").await?.local_addr()?; // and closed
+    ///     let stream = TcpStream::connect(&[dead, alive][..]).await?;
+    ///     assert_eq!(stream.peer_addr()?, alive);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn connect(addresses: impl ToSocketAddrs) -> io::Result<Self> {
         each_address(addresses, async |address| {
             let socket =
@@ -207,6 +329,22 @@ impl TcpStream {
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+    /// # Runtime::new()?.block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+    /// # let (far, _) = listener.accept().await?;
+    /// // `near` and `far` are connected.
+    /// assert_eq!(near.peer_addr()?, far.local_addr()?);
+    /// assert_eq!(far.peer_addr()?, near.local_addr()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.0.get().peer_addr()
     }
@@ -216,6 +354,23 @@ impl TcpStream {
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+    /// # Runtime::new()?.block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+    /// # let (far, _) = listener.accept().await?;
+    /// // `near` and `far` are connected.
+    /// near.set_nodelay(true)?; // small writes are sent immediately
+    /// assert!(near.nodelay()?);
+    /// # drop(far);
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.0.get().set_nodelay(nodelay)
     }
@@ -234,6 +389,26 @@ impl TcpStream {
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # use completion_port_runtime::{Runtime, net::{TcpListener, TcpStream}};
+    /// # Runtime::new()?.block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// # let near = TcpStream::connect(listener.local_addr()?).await?;
+    /// # let (far, _) = listener.accept().await?;
+    /// // `near` and `far` are connected.
+    /// near.set_linger(Some(Duration::ZERO))?;
+    /// drop(near); // resets the connection instead of ending it
+    /// let error = far.read(&mut [0; 8]).await.unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         self.socket().set_linger(linger)
     }

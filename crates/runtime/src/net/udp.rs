@@ -35,6 +35,19 @@ impl UdpSocket {
     /// # Errors
     ///
     /// That of the last address.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, net::UdpSocket};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let socket = UdpSocket::bind("127.0.0.1:0").await?;
+    ///     assert!(UdpSocket::bind(socket.local_addr()?).await.is_err()); // in use
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn bind(addresses: impl ToSocketAddrs) -> io::Result<Self> {
         each_address(addresses, async |address| Self::from_std(net::UdpSocket::bind(address)?))
             .await
@@ -45,12 +58,41 @@ impl UdpSocket {
     /// # Errors
     ///
     /// If the system refuses that, or outside a runtime.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, net::UdpSocket};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let far = UdpSocket::from_std(std::net::UdpSocket::bind("127.0.0.1:0")?)?;
+    ///     let near = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    ///     near.send_to(b"hello", far.local_addr()?)?;
+    ///     assert_eq!(far.recv(&mut [0; 16]).await?, 5);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn from_std(socket: net::UdpSocket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self(Io::new(socket)?))
     }
 
     /// Returns the socket, which is non-blocking and no longer belongs to the runtime.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, net::UdpSocket};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let socket = UdpSocket::bind("127.0.0.1:0").await?.into_std();
+    ///     let error = socket.recv(&mut [0; 16]).unwrap_err();
+    ///     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock); // it is non-blocking
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn into_std(self) -> net::UdpSocket {
         self.0.into_inner()
@@ -61,6 +103,22 @@ impl UdpSocket {
     /// # Errors
     ///
     /// That of the last address.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use completion_port_runtime::{Runtime, net::UdpSocket};
+    /// # Runtime::new()?.block_on(async {
+    /// # let near = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let far = UdpSocket::bind("127.0.0.1:0").await?;
+    /// // `near` and `far` are bound to addresses of this machine.
+    /// near.connect(far.local_addr()?).await?;
+    /// near.send(b"to far").await?;
+    /// assert_eq!(far.recv_from(&mut [0; 16]).await?, (6, near.local_addr()?));
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn connect(&self, addresses: impl ToSocketAddrs) -> io::Result<()> {
         each_address(addresses, async |address| self.0.get().connect(address)).await
     }
@@ -70,6 +128,23 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use completion_port_runtime::{Runtime, net::UdpSocket};
+    /// # Runtime::new()?.block_on(async {
+    /// # let near = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let far = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # near.connect(far.local_addr()?).await?;
+    /// # far.connect(near.local_addr()?).await?;
+    /// // `near` and `far` are connected with each other.
+    /// assert_eq!(near.send(b"ping").await?, 4);
+    /// assert_eq!(far.recv(&mut [0; 16]).await?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn send(&self, datagram: &[u8]) -> io::Result<usize> {
         self.0.wait(Direction::Write, |socket| socket.send(datagram)).await
     }
@@ -79,6 +154,23 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use completion_port_runtime::{Runtime, net::UdpSocket};
+    /// # Runtime::new()?.block_on(async {
+    /// # let near = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let far = UdpSocket::bind("127.0.0.1:0").await?;
+    /// // `near` and `far` are bound to addresses of this machine.
+    /// assert_eq!(near.send_to(b"query", far.local_addr()?).await?, 5);
+    /// let (_, from) = far.recv_from(&mut [0; 16]).await?;
+    /// far.send_to(b"answer", from).await?;
+    /// assert_eq!(near.recv(&mut [0; 16]).await?, 6);
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn send_to(&self, datagram: &[u8], address: SocketAddr) -> io::Result<usize> {
         self.0.wait(Direction::Write, |socket| socket.send_to(datagram, address)).await
     }
@@ -88,6 +180,28 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use completion_port_runtime::{Runtime, net::UdpSocket};
+    /// # Runtime::new()?.block_on(async {
+    /// # let near = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let far = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # near.connect(far.local_addr()?).await?;
+    /// # far.connect(near.local_addr()?).await?;
+    /// // `near` and `far` are connected with each other.
+    /// near.send(b"one").await?;
+    /// near.send(b"two").await?;
+    /// let mut datagram = [0; 16];
+    /// // One at a time.
+    /// assert_eq!(far.recv(&mut datagram).await?, 3);
+    /// assert_eq!(&datagram[..3], b"one");
+    /// assert_eq!(far.recv(&mut datagram).await?, 3);
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.wait(Direction::Read, |socket| socket.recv(buffer)).await
     }
@@ -97,6 +211,26 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::time::timeout;
+    /// use std::time::Duration;
+    ///
+    /// # use completion_port_runtime::{Runtime, net::UdpSocket};
+    /// # Runtime::new()?.block_on(async {
+    /// # let near = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let far = UdpSocket::bind("127.0.0.1:0").await?;
+    /// // `near` and `far` are bound to addresses of this machine.
+    /// let silent = timeout(Duration::from_millis(1), far.recv_from(&mut [0; 16])).await;
+    /// assert!(silent.is_err()); // cancelled
+    /// near.send_to(b"hello", far.local_addr()?).await?;
+    /// assert_eq!(far.recv_from(&mut [0; 16]).await?, (5, near.local_addr()?));
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.0.wait(Direction::Read, |socket| socket.recv_from(buffer)).await
     }
@@ -106,6 +240,26 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use completion_port_runtime::{Runtime, net::UdpSocket};
+    /// # Runtime::new()?.block_on(async {
+    /// # let near = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let far = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # near.connect(far.local_addr()?).await?;
+    /// # far.connect(near.local_addr()?).await?;
+    /// // `near` and `far` are connected with each other.
+    /// near.send(b"hello").await?;
+    /// let mut datagram = [0; 16];
+    /// assert_eq!(far.peek(&mut datagram).await?, 5);
+    /// assert_eq!(far.recv(&mut datagram).await?, 5); // the same one
+    /// assert_eq!(&datagram[..5], b"hello");
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.wait(Direction::Read, |socket| socket.peek(buffer)).await
     }
@@ -115,6 +269,24 @@ impl UdpSocket {
     /// # Errors
     ///
     /// [`io::ErrorKind::WouldBlock`] if there is none; those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use completion_port_runtime::{Runtime, net::UdpSocket};
+    /// # Runtime::new()?.block_on(async {
+    /// # let near = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let far = UdpSocket::bind("127.0.0.1:0").await?;
+    /// // `near` and `far` are bound to addresses of this machine.
+    /// let error = far.try_recv_from(&mut [0; 16]).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    /// near.send_to(b"hello", far.local_addr()?).await?;
+    /// far.peek(&mut [0; 16]).await?; // waits until it has come
+    /// assert_eq!(far.try_recv_from(&mut [0; 16])?, (5, near.local_addr()?));
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.0.get().recv_from(buffer)
     }
@@ -124,6 +296,24 @@ impl UdpSocket {
     /// # Errors
     ///
     /// [`io::ErrorKind::WouldBlock`] if the system has no room; those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use completion_port_runtime::{Runtime, net::UdpSocket};
+    /// # Runtime::new()?.block_on(async {
+    /// # let near = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let far = UdpSocket::bind("127.0.0.1:0").await?;
+    /// // `near` and `far` are bound to addresses of this machine.
+    /// // Statistics, which may be lost.
+    /// match near.try_send_to(b"requests: 1", far.local_addr()?) {
+    ///     Ok(sent) => assert_eq!(sent, 11),
+    ///     Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn try_send_to(&self, datagram: &[u8], address: SocketAddr) -> io::Result<usize> {
         self.0.get().send_to(datagram, address)
     }
@@ -133,6 +323,23 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use completion_port_runtime::{Runtime, net::UdpSocket};
+    /// # Runtime::new()?.block_on(async {
+    /// # let near = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let far = UdpSocket::bind("127.0.0.1:0").await?;
+    /// // `near` and `far` are bound to addresses of this machine.
+    /// near.send_to(b"hello", far.local_addr()?).await?;
+    /// let (length, from) = far.peek_from(&mut [0; 16]).await?;
+    /// let mut datagram = vec![0; length];
+    /// assert_eq!(far.recv_from(&mut datagram).await?, (5, from));
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.0.wait(Direction::Read, |socket| socket.peek_from(buffer)).await
     }
@@ -151,11 +358,42 @@ impl UdpSocket {
     /// # Errors
     ///
     /// [`io::ErrorKind::NotConnected`] if there is none; those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use completion_port_runtime::{Runtime, net::UdpSocket};
+    /// # Runtime::new()?.block_on(async {
+    /// # let near = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let far = UdpSocket::bind("127.0.0.1:0").await?;
+    /// // `near` and `far` are bound to addresses of this machine.
+    /// let error = near.peer_addr().unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::NotConnected);
+    /// near.connect(far.local_addr()?).await?;
+    /// assert_eq!(near.peer_addr()?, far.local_addr()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.0.get().peer_addr()
     }
 
     /// Returns the socket, for the options that `socket2` has.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, net::UdpSocket};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let socket = UdpSocket::bind("127.0.0.1:0").await?;
+    ///     socket.socket().set_broadcast(true)?;
+    ///     assert!(socket.socket().broadcast()?);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn socket(&self) -> socket2::SockRef<'_> {
         socket2::SockRef::from(self.0.get())

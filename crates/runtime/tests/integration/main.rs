@@ -14,4 +14,5 @@ mod fs;
 mod net;
 mod redis;
 mod streams;
+mod taking_back;
 mod tasks;

@@ -1,7 +1,9 @@
 //! Tasks: output, panics, aborts, detached tasks, blocking, and the end of a runtime.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -164,9 +166,9 @@ fn tasks_that_sleep_hold_up_no_other() {
     });
 }
 
-/// The tasks that a sleeping task has woken are taken over.
+/// Spawned tasks are in the queue. `taking_back` tests those that a task has woken.
 #[test]
-fn what_a_sleeping_task_has_woken_runs_elsewhere() {
+fn what_a_sleeping_task_has_spawned_runs_elsewhere() {
     let runtime = runtime(1);
     let (say, heard) = mpsc::channel();
     let (release, blocked) = mpsc::channel::<()>();
@@ -247,6 +249,27 @@ fn block_on_in_a_task_blocks_the_task() {
         .unwrap()
     });
     assert_eq!(answer, 5);
+}
+
+/// A future that parks its thread takes the token of a wake. `block_on` counts the wake nevertheless.
+#[test]
+fn block_on_loses_no_wake_whose_token_the_future_takes() {
+    let (say, heard) = mpsc::channel();
+    let blocks = thread::spawn(move || {
+        let mut was_polled = false;
+        runtime(1).block_on(poll_fn(|context| {
+            if std::mem::replace(&mut was_polled, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            // It returns immediately, because the wake has left the token.
+            thread::park();
+            Poll::Pending
+        }));
+        say.send(()).unwrap();
+    });
+    heard.recv_timeout(LIMIT).expect("the wake is lost");
+    blocks.join().unwrap();
 }
 
 #[test]
