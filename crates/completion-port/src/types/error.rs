@@ -2,7 +2,8 @@
 
 use std::{error, fmt, io};
 
-/// The result of a call on a port. The error type is [`Error`] unless stated otherwise.
+/// The result of a call on a port. The error type is [`Error`] unless stated otherwise, so that
+/// `Result<T, E>` keeps its meaning after `use completion_port::*`.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A call on a port or on a token. An [`Error`] names the one that failed.
