@@ -1,5 +1,5 @@
 //! Replaces `src/sync/mod.rs`: the standard library's primitives, each use of which is a point
-//! where another thread may run. Memory is sequentially consistent here. `tests/loom.rs` checks
+//! where another thread may run. Memory is sequentially consistent here. `crates/models` checks
 //! weaker orderings.
 
 use std::ops::{Deref, DerefMut};

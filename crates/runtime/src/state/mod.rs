@@ -1,5 +1,5 @@
 //! The runtime's own synchronization. Nothing here knows the port, so that the models in
-//! `tests/loom` check this code itself.
+//! `crates/models` check this code itself.
 //!
 //! The lock of a timer or of a socket's direction is never held while a waker is dropped or called,
 //! because both may drop a task, and its futures take such locks.

@@ -1,5 +1,5 @@
 //! Replaces `src/sync.rs`: locks, threads and the time of a run. Each use is a point where another
-//! thread may run. Memory is sequentially consistent here; `tests/loom.rs` checks weaker orderings.
+//! thread may run. Memory is sequentially consistent here; `crates/models` checks weaker orderings.
 
 use std::cell::RefCell;
 use std::io;

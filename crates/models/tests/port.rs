@@ -5,7 +5,7 @@
 //! standard library's. The models follow the tables in docs/design/. The bound is three
 //! preemptions, or `LOOM_MAX_PREEMPTIONS`.
 //!
-//! `loom/` has one module per topic. `kit` and `fake` are shared.
+//! `port/` has one module per topic. `kit` and `fake` are shared.
 
 // loom doesn't build elsewhere.
 #![cfg(target_pointer_width = "64")]
@@ -16,38 +16,38 @@
     reason = "what threads share unsoundly is what the model checker reports"
 )]
 
-#[path = "../src/backend/mod.rs"]
+#[path = "../../completion-port/src/backend/mod.rs"]
 mod backend;
-#[path = "../src/engine/mod.rs"]
+#[path = "../../completion-port/src/engine/mod.rs"]
 mod engine;
-#[path = "../src/memory/mod.rs"]
+#[path = "../../completion-port/src/memory/mod.rs"]
 mod memory;
-#[path = "../src/state/mod.rs"]
+#[path = "../../completion-port/src/state/mod.rs"]
 mod state;
-#[path = "../src/types/mod.rs"]
+#[path = "../../completion-port/src/types/mod.rs"]
 mod types;
 
-#[path = "loom/fake.rs"]
+#[path = "port/fake.rs"]
 mod fake;
-#[path = "loom/files.rs"]
+#[path = "port/files.rs"]
 mod files;
-#[path = "loom/hand_over.rs"]
+#[path = "port/hand_over.rs"]
 mod hand_over;
-#[path = "loom/kit.rs"]
+#[path = "port/kit.rs"]
 mod kit;
-#[path = "loom/operations.rs"]
+#[path = "port/operations.rs"]
 mod operations;
-#[path = "loom/ops.rs"]
+#[path = "port/ops.rs"]
 mod ops;
-#[path = "loom/readiness.rs"]
+#[path = "port/readiness.rs"]
 mod readiness;
-#[path = "loom/removal.rs"]
+#[path = "port/removal.rs"]
 mod removal;
-#[path = "loom/slot.rs"]
+#[path = "port/slot.rs"]
 mod slot;
-#[path = "loom/sockets.rs"]
+#[path = "port/sockets.rs"]
 mod sockets;
-#[path = "loom/waits.rs"]
+#[path = "port/waits.rs"]
 mod waits;
 
 /// Replaces the simulated kernel's sockets, which no model uses.

@@ -1,8 +1,8 @@
 //! Model checks the runtime's own synchronization: every interleaving of a few threads, within a
 //! bound on preemptions, under the C11 memory model.
 //!
-//! This crate compiles `src/state` again, with loom's primitives instead of the standard library's.
-//! `async-task` and the port are not compiled for loom: `loom/kit.rs` has stand-ins for them, with
+//! This crate compiles its `src/state` again, with loom's primitives instead of the standard library's.
+//! `async-task` and the port are not compiled for loom: `runtime/kit.rs` has stand-ins for them, with
 //! the same orders of events. The bound is three preemptions, or `LOOM_MAX_PREEMPTIONS`.
 
 // loom doesn't build elsewhere.
@@ -10,18 +10,18 @@
 #![allow(dead_code, unused_imports, reason = "the sources are used in part")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "a test")]
 
-#[path = "../src/state/mod.rs"]
+#[path = "../../runtime/src/state/mod.rs"]
 mod state;
 
-#[path = "loom/kit.rs"]
+#[path = "runtime/kit.rs"]
 mod kit;
-#[path = "loom/parking.rs"]
+#[path = "runtime/parking.rs"]
 mod parking;
-#[path = "loom/tasks.rs"]
+#[path = "runtime/tasks.rs"]
 mod tasks;
-#[path = "loom/threads.rs"]
+#[path = "runtime/threads.rs"]
 mod threads;
-#[path = "loom/waits.rs"]
+#[path = "runtime/waits.rs"]
 mod waits;
 
 /// Replaces the runtime's `src/sync.rs`.
