@@ -50,12 +50,17 @@ fn build_c_library() -> Result<(), Box<dyn Error>> {
     {
         println!("cargo::rerun-if-changed=../{source}");
     }
-    let status = Command::new(std::env::var("CARGO")?)
-        .args(["build", "--release", "--locked", "--package", "completion-port-capi"])
-        .args(["--manifest-path", "../Cargo.toml"])
+    let profile = std::env::var("PROFILE")?;
+    let mut build = Command::new(std::env::var("CARGO")?);
+    if profile == "release" {
         // As `cargo xtask install` builds it.
-        .args(["--config", "profile.release.lto=true"])
-        .args(["--config", "profile.release.codegen-units=1"])
+        build.args(["--config", "profile.release.lto=true"]);
+        build.args(["--config", "profile.release.codegen-units=1"]);
+    }
+    let status = build
+        .args(["build", "--locked", "--package", "completion-port-capi"])
+        .args(["--profile", if profile == "release" { "release" } else { "dev" }])
+        .args(["--manifest-path", "../Cargo.toml"])
         .arg("--target-dir")
         .arg(&target)
         // Lints and sanitizers are for the enclosing build.
@@ -66,7 +71,7 @@ fn build_c_library() -> Result<(), Box<dyn Error>> {
     if !status.success() {
         return Err("the C library does not build".into());
     }
-    let built = target.join("release");
+    let built = target.join(profile);
     println!("cargo::rustc-link-search=native={}", built.display());
     // Before any search path that cargo sets: there may be another build of it.
     println!("cargo::rustc-link-arg=-Wl,--disable-new-dtags,-rpath,{}", built.display());

@@ -521,12 +521,19 @@ mod tests {
     #[test]
     fn reads_keep_to_their_rate() {
         each(|server, name| {
-            let made = reads(server, Some(2000.0), Duration::from_millis(100));
-            // Delayed reads are made up for, unless they are very late.
-            assert!(
-                (IN_FLIGHT as u64..=200 + 2 * IN_FLIGHT as u64).contains(&made),
-                "{name} {made}"
-            );
+            let begun = Instant::now();
+            // The server's threads may not have run in the first turns.
+            let made = loop {
+                let turn = Instant::now();
+                let made = reads(server, Some(2000.0), Duration::from_millis(100));
+                // Delayed reads are made up for, unless they are very late.
+                let due = u64::try_from(turn.elapsed().as_millis()).unwrap() * 2;
+                assert!(made <= due + 2 * IN_FLIGHT as u64, "{name}: {made} of {due}");
+                if made >= IN_FLIGHT as u64 || begun.elapsed() > Duration::from_secs(60) {
+                    break made;
+                }
+            };
+            assert!(made >= IN_FLIGHT as u64, "{name}: {made}");
         });
     }
 
