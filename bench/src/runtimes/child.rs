@@ -42,7 +42,7 @@ fn ask<T: DeserializeOwned>(contender: &str, arguments: &[&str]) -> Said<T> {
 }
 
 /// Runs a program that prints no more than a pipe holds. The error says that it could not run, or
-/// that it has not ended by itself.
+/// that it has not ended within the limit.
 pub(super) fn output_of(command: &mut Command, limit: Duration) -> io::Result<Output> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let begun = Instant::now();

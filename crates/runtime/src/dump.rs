@@ -40,7 +40,7 @@ pub struct Metrics {
     pub idle_threads: usize,
     /// Threads whose task was found asleep.
     pub blocked_threads: usize,
-    /// Threads whose task has computed for so long that another thread runs in addition.
+    /// Threads that have computed for long, so that another thread runs in addition.
     pub computing_threads: usize,
     /// Tasks that have not ended.
     pub tasks: usize,

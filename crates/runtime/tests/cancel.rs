@@ -303,8 +303,8 @@ fn byte(at: usize) -> u8 {
     (at * 31 + at / 256).to_le_bytes()[0]
 }
 
-/// Makes a stream, and a thread that sends bytes over it in small pieces and then ends it, once it
-/// is told to begin.
+/// Makes a stream, and a thread that sends bytes over it in small pieces and then ends it. A message
+/// starts the thread's work.
 fn sender(len: usize, mut dice: Dice) -> (TcpStream, mpsc::Sender<()>, thread::JoinHandle<()>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut far = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

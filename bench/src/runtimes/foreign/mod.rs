@@ -58,7 +58,7 @@ impl Foreign {
         name: &str,
         command: impl Fn(SocketAddr, &Path) -> io::Result<Command>,
     ) -> io::Result<Foreign> {
-        // One process may start several at once.
+        // One process may start several simultaneously.
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let folder = format!("cport-bench-{name}-{}-{number}", std::process::id());

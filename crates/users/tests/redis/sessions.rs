@@ -47,7 +47,7 @@ fn a_subscriber_that_reads_too_slowly_is_cut_off() {
         }
         slow.execute(&not_called);
         assert!(slow.output.len() < 3 << 20, "{} bytes are kept", slow.output.len());
-        // It reads half of what is sent to it.
+        // It reads half of the messages.
         slow.output.drain(..slow.output.len().min(5000));
     }
     panic!("it is not cut off");
