@@ -120,7 +120,8 @@ static void address_of_datagrams(void)
 }
 
 /* Windows reports to a poll, as something to receive, that a datagram has reached nobody: "event for an error of a datagram
- * socket". It also ends a receive that is in flight: "receive in flight that fails with a datagram socket's error". */
+ * socket". It also ends a receive that is in flight: "receive in flight that fails with a datagram socket's error".
+ * Wine does neither. */
 static void datagrams_to_nobody(void)
 {
     struct sockaddr_in address, nobody;

@@ -24,7 +24,8 @@
 //! `axum::serve` and tonic's `Server` run their handlers in tasks that they spawn by `tokio::spawn`.
 //! A handler that blocks there blocks a worker of tokio, and perhaps a task that it has woken just
 //! before. When all workers are blocked, tokio's tasks, sockets and timers stop, also for tasks of
-//! this runtime, until a handler returns. This runtime's own sockets and timers continue. There are two ways to let handlers block:
+//! this runtime, until a handler returns. This runtime's own sockets and timers continue. There are
+//! two ways to let handlers block:
 //!
 //! - Spawn the connections yourself: accept them in a task, and call
 //!   `hyper_util::server::conn::auto::Builder::serve_connection` in a task that [`spawn`](crate::spawn)
