@@ -210,12 +210,14 @@ impl<K, M, B> fmt::Debug for Port<K, M, B> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::net::Shutdown;
 
     use super::Port;
     use crate::engine::name_parts;
     use crate::port::batch::Batch;
-    use crate::port::registration::Registration;
+    use crate::port::registration::{Id, Registration};
     use crate::sim::Kernel;
+    use crate::state::facts::Facts;
     use crate::state::slot::GENERATIONS;
     use crate::types::error::ErrorKind;
     use crate::types::interest::{Interest, OneShot};
@@ -254,5 +256,45 @@ mod tests {
         port.shutdown().unwrap();
         let closed = port.wait(&mut Batch::new(), None).unwrap_err();
         assert_eq!(closed.kind(), ErrorKind::Closed);
+    }
+
+    /// A registration ends after the kernel's answer, and another socket gets its number. That
+    /// socket must not be asked: a query can take its error.
+    fn asks_nothing_after<K>(kernel: &Kernel, port: &Port<K>, id: Id, end: impl FnOnce()) {
+        let engine = port.engine();
+        let slot = engine.slot(name_parts(id.0).0);
+        let (word, number) = (slot.word(), slot.descriptor());
+        let ask = || engine.ask_more(number, id.0, word, Facts::IN | Facts::RDHUP);
+        let asked = || (kernel.calls().own_end, kernel.calls().unread);
+        let before = asked();
+        assert!(ask().is_some());
+        let now = asked();
+        assert_eq!(now, (before.0 + 1, before.1 + 1));
+        end();
+        let next = kernel.tcp_fresh().unwrap();
+        assert_eq!(next.number(), number, "the number is not in use again");
+        assert!(ask().is_none());
+        assert_eq!(asked(), now);
+    }
+
+    #[test]
+    fn a_socket_that_its_registration_returned_is_not_asked() {
+        let kernel = Kernel::new();
+        let port = Port::builder().build_simulated(&kernel).unwrap();
+        let (socket, _peer) = kernel.tcp_pair().unwrap();
+        socket.shutdown(Shutdown::Read).unwrap();
+        let id = port.register(Registration::owned(socket, Interest::IN, OneShot::Level)).unwrap();
+        asks_nothing_after(&kernel, &port, id, || drop(port.remove_and_wait(id, None).unwrap()));
+    }
+
+    #[test]
+    fn a_borrowed_socket_that_was_closed_is_not_asked() {
+        let kernel = Kernel::new();
+        let port = Port::builder().build_simulated(&kernel).unwrap();
+        let (socket, _peer) = kernel.tcp_pair().unwrap();
+        socket.shutdown(Shutdown::Read).unwrap();
+        let registration = Registration::new(&socket, (), Interest::IN, OneShot::Level);
+        let id = port.register(registration).unwrap();
+        asks_nothing_after(&kernel, &port, id, || drop(socket));
     }
 }

@@ -34,8 +34,13 @@ impl Registry {
             return Checked::Hot;
         }
         let descriptor = slot.descriptor();
-        let answer = if facts.any(Facts::RARE) {
-            self.ask_more(descriptor, word, facts)
+        let is_rare = facts.any(Facts::RARE);
+        let answer = if is_rare {
+            let Some(answer) = self.ask_more(descriptor, name, word, facts) else {
+                slot.retire(word.generation());
+                return Checked::Hot;
+            };
+            answer
         } else {
             facts.into()
         };
@@ -43,7 +48,8 @@ impl Registry {
         if checked == Checked::Nothing {
             self.revalidate_returned(node);
         }
-        if checked == Checked::Hot && word.is_borrowed() && !word.is_removing() {
+        // `ask_more` has made sure of that already.
+        if checked == Checked::Hot && !is_rare && word.is_borrowed() && !word.is_removing() {
             let watches = || self.backend().watches(descriptor);
             if !self.backend().descriptors().holds(descriptor, self.number(), name, watches) {
                 // The number was closed and reused, so the answer is about another file.
@@ -54,8 +60,30 @@ impl Registry {
     }
 
     /// Asks the kernel what else it takes to interpret facts that report more than readiness.
+    ///
+    /// Under the number's lock: until it is released, no other thread can return the descriptor to
+    /// the program. Otherwise the questions could reach the file that has the number next, and one
+    /// of them takes a pending error. `None`: the registration has lost its descriptor.
     #[cold]
-    fn ask_more(&self, descriptor: Descriptor, word: Word, facts: Facts) -> Answer {
+    pub(crate) fn ask_more(
+        &self,
+        descriptor: Descriptor,
+        name: Name,
+        word: Word,
+        facts: Facts,
+    ) -> Option<Answer> {
+        let mut answer = None;
+        let ask = || {
+            // A program can close a borrowed descriptor at any time.
+            let is_there = !word.is_borrowed() || self.backend().watches(descriptor);
+            answer = is_there.then(|| self.ask_about(descriptor, word, facts));
+            is_there
+        };
+        self.backend().descriptors().holds(descriptor, self.number(), name, ask);
+        answer
+    }
+
+    fn ask_about(&self, descriptor: Descriptor, word: Word, facts: Facts) -> Answer {
         let interest = word.interest();
         // Once the peer has ended the stream, that does not change.
         let may_be_own = facts.has(Facts::RDHUP) && !word.is_half_closed();
