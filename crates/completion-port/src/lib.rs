@@ -258,6 +258,7 @@ pub use port::{Port, PortBuilder, ThreadStats};
 pub use types::address::Address;
 pub use types::buffer::{Buffer, Span};
 pub use types::config::{BlockDetection, FileEngine, Readiness};
+pub use types::datagrams::{Datagram, DatagramMut, Datagrams};
 pub use types::either::EitherBuffer;
 pub use types::error::{Call, Error, ErrorKind, Refused, Result};
 pub use types::interest::{Events, Interest, OneShot, Persistent};

@@ -7,15 +7,15 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Barrier, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use completion_port::{
-    Batch, Changes, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Persistent, Port,
-    Ready, Registration, SharedSource, Started,
+    Batch, Changes, Datagrams, ErrorKind, Interest, OneShot, Operation, Outcome, Packet,
+    Persistent, Port, Ready, Registration, SharedSource, Started,
 };
 use testkit::alloc::{Counting, count};
 use testkit::{SOON, Stream, connected};
@@ -632,5 +632,56 @@ fn accepts_allocate_nothing() {
         let (_, outcome) = finished.into_parts();
         assert_eq!(outcome.error().is_some(), round % 3 == 2);
         drop((early, late));
+    });
+}
+
+/// Datagrams by operations and by readiness, with segments and without.
+#[test]
+fn many_datagrams_allocate_nothing() {
+    let _alone = alone();
+    if takes_memory("many_datagrams_allocate_nothing", "each operation that waits") {
+        return;
+    }
+    let port = Port::builder().concurrency(1).buffers::<Datagrams>().build::<UdpSocket, ()>();
+    let port = port.unwrap();
+    let [near, far] = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+    far.connect(near.local_addr().unwrap()).unwrap();
+    let mut token = Some(port.associate(near).unwrap());
+    let mut datagrams = Some(Datagrams::new(16, 2048));
+    let mut questions = Datagrams::new(16, 2048);
+    let mut batch = Batch::new();
+    assert_allocates_nothing(|| {
+        for _ in 0..8 {
+            assert!(questions.push(b"question", None));
+        }
+        assert!(questions.push_segments(&[7; 2000], 500, None));
+        assert_eq!(questions.send(&far).unwrap(), 9);
+        let mut answered = 0;
+        token.take().unwrap().recv_many(datagrams.take().unwrap()).unwrap();
+        while answered < 12 {
+            for packet in port.wait(&mut batch, SOON).unwrap() {
+                let Packet::Completed(done) = packet else { panic!("no operation") };
+                match done.into_parts() {
+                    (token, Outcome::ReceivedMany(Ok(_), received)) => {
+                        token.send_many(received).unwrap();
+                    }
+                    (back, Outcome::SentMany(Ok(count), sent)) => {
+                        answered += count;
+                        if answered < 12 {
+                            back.recv_many(sent).unwrap();
+                        } else {
+                            (token, datagrams) = (Some(back), Some(sent));
+                        }
+                    }
+                    (_, outcome) => panic!("{outcome:?}"),
+                }
+            }
+        }
+        let mut heard = 0;
+        while heard < 12 {
+            far.peek(&mut [0]).unwrap();
+            heard += questions.recv(&far).unwrap();
+        }
+        questions.clear();
     });
 }

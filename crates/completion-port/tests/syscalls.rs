@@ -7,7 +7,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
@@ -15,8 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, BlockDetection, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Port, Ready,
-    Registration, SharedFile, Started,
+    Batch, BlockDetection, Datagrams, ErrorKind, Interest, OneShot, Operation, Outcome, Packet,
+    Port, Ready, Registration, SharedFile, Started,
 };
 use testkit::SOON;
 use testkit::syscalls::{Counts, count, section};
@@ -694,5 +694,51 @@ fn a_read_without_an_association_costs_one_call() {
     }
     check("a_read_without_an_association_counted", |calls| {
         assert_eq!((calls.of(libc::SYS_preadv2), calls.total()), (ROUNDS, ROUNDS), "{calls:?}");
+    });
+}
+
+const BATCHES: usize = 50;
+
+#[test]
+#[ignore = "run under the counter by `many_datagrams_cost_one_call_each_way`"]
+fn many_datagrams_counted() {
+    let port = Port::builder().concurrency(1).buffers::<Datagrams>().build::<UnixDatagram, ()>();
+    let port = port.unwrap();
+    let (near, far) = UnixDatagram::pair().unwrap();
+    let mut token = Some(port.associate(near).unwrap());
+    let mut datagrams = Some(Datagrams::new(32, 64));
+    let mut questions = Datagrams::new(32, 64);
+    let mut batch = Batch::new();
+    let mut rounds = |number| {
+        for _ in 0..number {
+            (0..8).for_each(|_| assert!(questions.push(b"question", None)));
+            assert_eq!(questions.send(&far).unwrap(), 8);
+            token.take().unwrap().recv_many(datagrams.take().unwrap()).unwrap();
+            let packet = port.wait(&mut batch, SOON).unwrap().next();
+            let Some(Packet::Completed(done)) = packet else { panic!("no operation") };
+            let (back, Outcome::ReceivedMany(Ok(8), received)) = done.into_parts() else {
+                panic!("not all have arrived")
+            };
+            let sent = back.start_now(Operation::send_many(received)).unwrap();
+            let Started::Completed((back, Outcome::SentMany(Ok(8), sent))) = sent else {
+                panic!("not all were sent")
+            };
+            (token, datagrams) = (Some(back), Some(sent));
+            assert_eq!(questions.recv(&far).unwrap(), 8);
+            questions.clear();
+        }
+    };
+    rounds(10);
+    section(|| rounds(BATCHES));
+}
+
+#[test]
+fn many_datagrams_cost_one_call_each_way() {
+    check("many_datagrams_counted", |calls| {
+        // The server's, and the test's own.
+        assert_eq!(calls.of(libc::SYS_recvmmsg), 2 * BATCHES, "{calls:?}");
+        assert_eq!(calls.of(libc::SYS_sendmmsg), 2 * BATCHES, "{calls:?}");
+        assert_eq!(calls.total(), 4 * BATCHES + of(calls, &WAITS), "{calls:?}");
+        assert!(of(calls, &WAITS) <= BATCHES, "{calls:?}");
     });
 }

@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 
 use super::request::{Submit, Target};
 use crate::types::address::Address;
+use crate::types::datagrams::Datagrams;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 use crate::types::source::OwnedSource;
@@ -258,6 +259,33 @@ pub(crate) trait Sockets: Send + Sync {
         parts: &[&[u8]],
         address: Option<&Address>,
     ) -> SocketAttempt<usize>;
+
+    /// Receives as [`Sockets::receive_from`] does, with one call as many datagrams as it takes, into
+    /// free slots, of which there is at least one. Done, it has received at least one datagram.
+    ///
+    /// Returns whether it found the socket empty, or an error that came during the call. `None` if
+    /// the system has no such call.
+    fn receive_many(
+        &self,
+        descriptor: Descriptor,
+        datagrams: &mut Datagrams,
+    ) -> Option<SocketAttempt<bool>> {
+        let _ = (descriptor, datagrams);
+        None
+    }
+
+    /// Sends as [`Sockets::send`] does, with one call as many datagrams as it takes, and removes
+    /// those that were sent. There is at least one. Done, it has sent at least one.
+    ///
+    /// `None` if the system has no such call.
+    fn send_many(
+        &self,
+        descriptor: Descriptor,
+        datagrams: &mut Datagrams,
+    ) -> Option<SocketAttempt<()>> {
+        let _ = (descriptor, datagrams);
+        None
+    }
 
     /// Returns what performs operations whose attempts returned [`SocketAttempt::NeedsSystem`].
     ///

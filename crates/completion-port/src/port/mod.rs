@@ -4,6 +4,7 @@ pub(crate) mod batch;
 mod builder;
 pub(crate) mod changes;
 pub(crate) mod current;
+mod datagrams;
 pub(crate) mod deadline;
 pub(crate) mod operation;
 pub(crate) mod packets;

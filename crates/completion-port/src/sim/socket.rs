@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 
-use super::Kernel;
 use super::objects::{Code, FileId, Objects};
+use super::{Kernel, KernelState};
 use crate::types::address::{Address as AnyAddress, AddressKind};
 use crate::types::fd::RawFd;
 use crate::types::source::Descriptor;
@@ -61,6 +61,14 @@ impl Socket {
 
     pub(super) fn file(&self) -> FileId {
         self.file
+    }
+
+    /// Changes the kernel's state by a system call on the socket.
+    pub(super) fn change<R>(&self, act: impl FnOnce(&mut KernelState, Descriptor) -> R) -> R {
+        let mut state = self.kernel.lock();
+        let done = act(&mut state, self.number);
+        self.kernel.publish(state);
+        done
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Objects, FileId) -> Result<R, Code>) -> io::Result<R> {

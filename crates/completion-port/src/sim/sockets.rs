@@ -1,5 +1,6 @@
 //! Attempts at socket operations on a simulated kernel.
 
+use std::io;
 use std::mem::MaybeUninit;
 
 use super::objects::{Code, FileId};
@@ -9,6 +10,8 @@ use super::{Conditions, Kernel, KernelState, Mechanism, Object, ObjectKind, Sock
 use crate::backend::sockets::{PARTS, Received, SocketAttempt, Sockets, Transport};
 use crate::sys::codes;
 use crate::types::address::{Address, AddressKind};
+use crate::types::datagrams::transfer::{End, receive, send};
+use crate::types::datagrams::{Datagrams, Facts};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
@@ -189,6 +192,60 @@ impl KernelState {
         match done {
             Err(codes::EINPROGRESS) => SocketAttempt::Blocked,
             done => attempt(done),
+        }
+    }
+}
+
+/// Datagrams of a program that uses readiness. It sends and receives one with each call.
+impl Socket {
+    /// Receives as [`Datagrams::recv`] does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Datagrams::recv`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Datagrams, sim};
+    ///
+    /// let kernel = sim::Kernel::new();
+    /// let (near, far) = kernel.udp_pair()?;
+    /// let mut datagrams = Datagrams::new(8, 100);
+    /// assert!(datagrams.push(b"one", None) && datagrams.push(b"two", None));
+    /// assert_eq!(near.send_many(&mut datagrams)?, 2);
+    /// assert_eq!(far.recv_many(&mut datagrams)?, 2);
+    /// assert_eq!(datagrams.get(1).map(|datagram| datagram.bytes()), Some(b"two".as_slice()));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn recv_many(&self, datagrams: &mut Datagrams) -> io::Result<usize> {
+        let one = |room: &mut [MaybeUninit<u8>]| {
+            let received = self.change(|state, number| state.receive(number, &mut [room]));
+            let (Received { len, is_cut }, address) = received?;
+            Ok((len, Facts { address, is_truncated: is_cut, ..Facts::default() }))
+        };
+        let end = |code: &Code| if *code == codes::EAGAIN { End::Drained } else { End::Failed };
+        let done = receive(datagrams, |_| None, one, end);
+        done.map(|()| datagrams.len()).map_err(io::Error::from_raw_os_error)
+    }
+
+    /// Sends as [`Datagrams::send`] does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Datagrams::send`].
+    pub fn send_many(&self, datagrams: &mut Datagrams) -> io::Result<usize> {
+        let before = datagrams.len();
+        let one = |bytes: &[u8], to: Option<&Address>| {
+            let to = to.map(place).transpose().map_err(|_| codes::EINVAL)?;
+            self.change(|state, number| state.send(number, &[bytes], to))
+        };
+        let done = send(datagrams, usize::MAX, |_| None, one);
+        let count = before - datagrams.len();
+        match done {
+            Err(codes::EAGAIN) if count > 0 => Ok(count),
+            Err(code) => Err(io::Error::from_raw_os_error(code)),
+            Ok(_) => Ok(count),
         }
     }
 }

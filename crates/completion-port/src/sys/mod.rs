@@ -58,8 +58,21 @@ pub(crate) use system::native;
 ))]
 #[allow(unused_imports, reason = "for the simulated kernel, and for some reactors")]
 pub(crate) use unix::codes;
+#[cfg(all(
+    any(
+        target_os = "linux",
+        target_os = "macos",
+        target_os = "freebsd",
+        target_os = "netbsd",
+        target_os = "openbsd"
+    ),
+    target_pointer_width = "64"
+))]
+pub(crate) use unix::datagrams;
 #[cfg(target_os = "windows")]
 pub(crate) use windows::codes;
+#[cfg(target_os = "windows")]
+pub(crate) use windows::datagrams;
 #[cfg(target_os = "windows")]
 pub(crate) use windows::native;
 #[cfg(not(any(

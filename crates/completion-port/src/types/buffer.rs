@@ -5,6 +5,8 @@ use std::mem::MaybeUninit;
 use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 use std::sync::Arc;
 
+use super::datagrams::Datagrams;
+
 /// Memory that an operation sends or fills. The caller passes it when the operation starts, and the
 /// outcome returns it.
 ///
@@ -19,6 +21,7 @@ use std::sync::Arc;
 /// - `Vec<B>`, `[B; N]`, `(A, B)` and `Option<B>`: the parts of each element, in order. A receive
 ///   fills each part before the next one.
 /// - [`EitherBuffer`](crate::EitherBuffer): one of two types.
+/// - [`Datagrams`]: many datagrams with their addresses, for operations that receive or send many.
 /// - `bytes::BytesMut` and `bytes::Bytes`, with the feature `bytes`: the former is like `Vec<u8>`,
 ///   the latter only for sending.
 ///
@@ -95,6 +98,14 @@ pub unsafe trait Buffer: Send + 'static {
     /// initialized. Since then, the buffer has not been moved, and no method other than `room` was
     /// called that could have changed it.
     unsafe fn set_filled(&mut self, len: usize);
+
+    /// Returns the batch of datagrams, if the buffer is one or contains one.
+    ///
+    /// [`Operation::recv_many`](crate::Operation::recv_many) and
+    /// [`Operation::send_many`](crate::Operation::send_many) need it.
+    fn datagrams(&mut self) -> Option<&mut Datagrams> {
+        None
+    }
 }
 
 /// Implements [`Buffer`] for types that are filled from their beginning to their capacity.

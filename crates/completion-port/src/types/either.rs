@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::buffer::Buffer;
+use super::datagrams::Datagrams;
 
 /// A [`Buffer`] that is one of two types.
 ///
@@ -92,6 +93,14 @@ unsafe impl<A: Buffer, B: Buffer> Buffer for EitherBuffer<A, B> {
             Self::Left(buffer) => unsafe { buffer.set_filled(len) },
             // SAFETY: as above.
             Self::Right(buffer) => unsafe { buffer.set_filled(len) },
+        }
+    }
+
+    #[inline]
+    fn datagrams(&mut self) -> Option<&mut Datagrams> {
+        match self {
+            Self::Left(buffer) => buffer.datagrams(),
+            Self::Right(buffer) => buffer.datagrams(),
         }
     }
 }

@@ -248,7 +248,7 @@ impl Error {
     }
 
     /// Returns how many bytes an operation had sent, written, or put into its buffer before it
-    /// failed.
+    /// failed. For an operation of many datagrams, this is the number of datagrams.
     #[must_use]
     pub fn transferred(&self) -> usize {
         self.transferred

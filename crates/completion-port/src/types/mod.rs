@@ -7,6 +7,7 @@
 pub(crate) mod address;
 pub(crate) mod buffer;
 pub(crate) mod config;
+pub(crate) mod datagrams;
 pub(crate) mod either;
 pub(crate) mod error;
 pub(crate) mod fd;

@@ -46,6 +46,7 @@ mod level;
 mod one_packet;
 mod one_shot_reactor;
 mod operations_cancelling;
+mod operations_datagrams;
 mod operations_deadlines;
 mod operations_ending;
 mod operations_in_a_row;

@@ -7,6 +7,7 @@ mod attendance;
 mod blocking_stress;
 mod boundaries;
 mod buffers;
+mod datagrams;
 mod fairness;
 mod file_tasks;
 mod many;

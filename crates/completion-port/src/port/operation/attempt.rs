@@ -5,7 +5,7 @@ use crate::backend::sockets::{Rest, SocketAttempt, Transport};
 use crate::engine::{AttemptContext, EndReason, Engine, OpEntry, OpRef, OpThread, Step, Worker};
 use crate::memory::cells::Cell;
 use crate::port::Store;
-use crate::port::operation::{OpData, SharedFile};
+use crate::port::operation::{Kind, OpData, SharedFile};
 use crate::state::slot::Slot;
 use crate::sys::codes;
 use crate::types::buffer::Buffer;
@@ -115,6 +115,10 @@ impl<B: Buffer> OpData<B> {
             self.fail(Fault { kind: ErrorKind::Other, code: Some(codes::EINVAL) });
             return SocketAttempt::Done(Rest::Unknown);
         };
+        if self.operation.kind == Kind::ReceiveMany {
+            // The attempt has cleared the buffer.
+            return SocketAttempt::Done(Rest::Unknown);
+        }
         // SAFETY: `room` requires that only initialized bytes are written to the parts.
         // - nothing is written.
         unsafe { buffer.room(&mut |_| {}) };

@@ -9,7 +9,7 @@ use crate::types::source::OwnedSource;
 /// The outcome of an operation.
 ///
 /// An error has the system's code ([`Error::os_code`]), and the number of bytes that were sent,
-/// written or read before it ([`Error::transferred`]).
+/// written or read before it ([`Error::transferred`]), or of datagrams.
 /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) means that the operation was cancelled,
 /// its registration removed, or the port closed.
 /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) means that its deadline has passed.
@@ -33,6 +33,12 @@ pub enum Outcome<B = Vec<u8>> {
     /// [`Operation::send_all`](crate::Operation::send_all) and
     /// [`Operation::send_to`](crate::Operation::send_to): the number of bytes, and the buffer.
     Sent(Result<usize>, B),
+    /// Of [`Operation::recv_many`](crate::Operation::recv_many): the number of datagrams, and the
+    /// buffer with them.
+    ReceivedMany(Result<usize>, B),
+    /// Of [`Operation::send_many`](crate::Operation::send_many): the number of datagrams, which is
+    /// all of them, and the buffer without them.
+    SentMany(Result<usize>, B),
     /// Of [`Operation::read_at`](crate::Operation::read_at): the number of bytes, and the buffer.
     /// Fewer bytes than there is room for mean that the file ends there ([`Outcome::is_end`] if
     /// there are none).
@@ -54,6 +60,8 @@ impl<B> Outcome<B> {
             Self::Connected(result) | Self::Synced(result) => result.as_ref().err().copied(),
             Self::Received(result, _)
             | Self::Sent(result, _)
+            | Self::ReceivedMany(result, _)
+            | Self::SentMany(result, _)
             | Self::Read(result, _)
             | Self::Written(result, _) => result.as_ref().err().copied(),
             Self::ReceivedFrom(result, _) => result.as_ref().err().copied(),
@@ -67,6 +75,8 @@ impl<B> Outcome<B> {
             Self::Received(_, buffer)
             | Self::ReceivedFrom(_, buffer)
             | Self::Sent(_, buffer)
+            | Self::ReceivedMany(_, buffer)
+            | Self::SentMany(_, buffer)
             | Self::Read(_, buffer)
             | Self::Written(_, buffer) => Some(buffer),
         }

@@ -8,6 +8,7 @@ use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 
 pub(in crate::sys) mod calls;
+pub(in crate::sys) mod datagrams;
 mod files;
 mod host;
 mod native;

@@ -9,6 +9,7 @@ use crate::types::error::Fault;
 mod blocked;
 pub(in crate::sys) mod calls;
 mod clock;
+pub(in crate::sys) mod datagrams;
 mod epoll;
 mod errors;
 mod files;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::mem::offset_of;
+use std::mem::{MaybeUninit, offset_of};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net;
@@ -127,48 +127,30 @@ impl RawAddress {
 
     /// Converts an address. Fails if it is simulated or its name is too long.
     pub(in crate::sys) fn of(address: &Address) -> Result<Self, Fault> {
-        let (family, len) = match &address.0 {
-            AddressKind::Ip(SocketAddr::V4(_)) => (libc::AF_INET, size_of::<libc::sockaddr_in>()),
-            AddressKind::Ip(SocketAddr::V6(_)) => (libc::AF_INET6, size_of::<libc::sockaddr_in6>()),
-            // A path ends with a zero byte if there is room for it. Other names have a length.
-            AddressKind::Local(name) if name.first().is_none_or(|first| *first == 0) => {
-                (libc::AF_UNIX, NAME + name.len())
+        let name = match &address.0 {
+            AddressKind::Ip(address) => {
+                let (bytes, len) = of_ip(address);
+                let mut raw = Self::room();
+                raw.len = length(len);
+                raw.put(0, &bytes);
+                return Ok(raw);
             }
-            AddressKind::Local(name) if name.len() < NAME_SIZE => {
-                (libc::AF_UNIX, NAME + name.len() + 1)
-            }
-            AddressKind::Local(name) => (libc::AF_UNIX, NAME + name.len()),
+            AddressKind::Local(name) => name,
             #[cfg(feature = "sim")]
             AddressKind::Simulated(_) => {
                 return Err(Fault { kind: ErrorKind::WrongKernel, code: None });
             }
         };
-        let mut raw = Self::room();
+        // A path ends with a zero byte if there is room for it. Other names have a length.
+        let is_path = name.first().is_some_and(|first| *first != 0);
+        let len = NAME + name.len() + usize::from(is_path && name.len() < NAME_SIZE);
         if len > SIZE {
             return Err(Fault { kind: ErrorKind::Other, code: Some(libc::ENAMETOOLONG) });
         }
+        let mut raw = Self::room();
         raw.len = length(len);
-        if FAMILY != 0 {
-            raw.put(0, &[u8::try_from(len).unwrap_or(u8::MAX)]);
-        }
-        raw.put(FAMILY, &libc::sa_family_t::try_from(family).unwrap_or_default().to_ne_bytes());
-        match &address.0 {
-            AddressKind::Ip(SocketAddr::V4(address)) => {
-                raw.put(offset_of!(libc::sockaddr_in, sin_port), &address.port().to_be_bytes());
-                raw.put(offset_of!(libc::sockaddr_in, sin_addr), &address.ip().octets());
-            }
-            AddressKind::Ip(SocketAddr::V6(address)) => {
-                let (flow, scope) = (address.flowinfo(), address.scope_id());
-                raw.put(offset_of!(libc::sockaddr_in6, sin6_port), &address.port().to_be_bytes());
-                raw.put(offset_of!(libc::sockaddr_in6, sin6_addr), &address.ip().octets());
-                // Unchanged, in the system's representation, as in the standard library.
-                raw.put(offset_of!(libc::sockaddr_in6, sin6_flowinfo), &flow.to_ne_bytes());
-                raw.put(offset_of!(libc::sockaddr_in6, sin6_scope_id), &scope.to_ne_bytes());
-            }
-            AddressKind::Local(name) => raw.put(NAME, name),
-            #[cfg(feature = "sim")]
-            AddressKind::Simulated(_) => {}
-        }
+        raw.put(0, &head(libc::AF_UNIX, len));
+        raw.put(NAME, name);
         Ok(raw)
     }
 
@@ -199,42 +181,148 @@ impl RawAddress {
     /// Returns the address, or `None` if there is none or [`Address`] cannot represent it.
     pub(in crate::sys) fn address(&self) -> Option<Address> {
         let len = usize::try_from(self.len()).unwrap_or(SIZE);
-        let known = WrittenAddress(&self.bytes[..len]);
-        let family = libc::sa_family_t::from_ne_bytes(known.at(FAMILY)?);
-        match i32::from(family) {
-            libc::AF_INET => {
-                let port = known.at(offset_of!(libc::sockaddr_in, sin_port))?;
-                let ip: [u8; 4] = known.at(offset_of!(libc::sockaddr_in, sin_addr))?;
-                let address = SocketAddrV4::new(ip.into(), u16::from_be_bytes(port));
-                Some(Address(AddressKind::Ip(address.into())))
-            }
-            libc::AF_INET6 => {
-                let port = known.at(offset_of!(libc::sockaddr_in6, sin6_port))?;
-                let flow = known.at(offset_of!(libc::sockaddr_in6, sin6_flowinfo))?;
-                let ip: [u8; 16] = known.at(offset_of!(libc::sockaddr_in6, sin6_addr))?;
-                let scope = known.at(offset_of!(libc::sockaddr_in6, sin6_scope_id))?;
-                let address = SocketAddrV6::new(
-                    Ipv6Addr::from(ip),
-                    u16::from_be_bytes(port),
-                    u32::from_ne_bytes(flow),
-                    u32::from_ne_bytes(scope),
-                );
-                Some(Address(AddressKind::Ip(address.into())))
-            }
-            libc::AF_UNIX => {
-                let name = known.0.get(NAME..).filter(|name| !name.is_empty())?;
-                let is_path = name[0] != 0;
-                if !is_path && !calls::HAS_ABSTRACT_NAMES {
-                    // The address of a socket without a name.
-                    return None;
-                }
-                // The length includes the zero byte after a path.
-                let end = name.iter().position(|byte| is_path && *byte == 0);
-                Some(Address(AddressKind::Local(name[..end.unwrap_or(name.len())].to_vec())))
-            }
-            _ => None,
-        }
+        read(&self.bytes[..len])
     }
+}
+
+/// An address in the same layout, of which only the bytes that were written are initialized.
+#[repr(C, align(8))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for many datagrams at once"))]
+pub(in crate::sys) struct RawName([MaybeUninit<u8>; SIZE]);
+
+const _: () = assert!(align_of::<RawName>() >= align_of::<libc::sockaddr_storage>());
+
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for many datagrams at once"))]
+impl RawName {
+    /// The room for a name.
+    pub(in crate::sys) const SIZE: libc::socklen_t = size_of::<Self>() as libc::socklen_t;
+
+    /// Writes an address and returns its length. Fails as [`RawAddress::of`] does.
+    #[inline]
+    pub(in crate::sys) fn put(
+        place: &mut MaybeUninit<Self>,
+        address: &Address,
+    ) -> Result<libc::socklen_t, Fault> {
+        let place = place.as_mut_ptr().cast::<u8>();
+        if let AddressKind::Ip(address) = &address.0 {
+            let (bytes, len) = of_ip(address);
+            // SAFETY: a copy requires that the source is valid for reads, and the destination for
+            // writes, of that many bytes, and that they do not overlap.
+            // - valid: both have room for all bytes of an IPv6 address;
+            // - no overlap: the source is a local.
+            unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            return Ok(length(len));
+        }
+        let raw = RawAddress::of(address)?;
+        // SAFETY: as above; both have room for every address.
+        unsafe { place.copy_from_nonoverlapping(raw.bytes.as_ptr(), SIZE) };
+        Ok(raw.len())
+    }
+
+    /// Returns the address, as [`RawAddress::address`] does.
+    ///
+    /// # Safety
+    ///
+    /// The system has written an address to this room and `len` as its length, which may exceed the
+    /// room.
+    #[inline]
+    pub(in crate::sys) unsafe fn address(
+        name: &MaybeUninit<Self>,
+        len: libc::socklen_t,
+    ) -> Option<Address> {
+        let len = usize::try_from(len).unwrap_or(SIZE).min(SIZE);
+        // SAFETY: a slice from a pointer requires `len` initialized bytes, which nothing writes
+        // while it lives.
+        // - initialized: the caller ensures that the system has written that many, and the room has
+        //   that many;
+        // - nothing writes: the name is borrowed.
+        read(unsafe { std::slice::from_raw_parts(name.as_ptr().cast::<u8>(), len) })
+    }
+}
+
+/// Returns the first bytes of an address of this family and length.
+fn head(family: i32, len: usize) -> [u8; 2] {
+    let mut head = [0; 2];
+    if FAMILY != 0 {
+        head[0] = u8::try_from(len).unwrap_or(u8::MAX);
+    }
+    let family = libc::sa_family_t::try_from(family).unwrap_or_default().to_ne_bytes();
+    head[FAMILY..].copy_from_slice(&family);
+    head
+}
+
+/// The size of an internet address: `struct sockaddr_in6`, the longer one.
+const IP_SIZE: usize = size_of::<libc::sockaddr_in6>();
+
+/// Returns the bytes of an internet address and its length.
+#[inline]
+fn of_ip(address: &SocketAddr) -> ([u8; IP_SIZE], usize) {
+    const IN: usize = size_of::<libc::sockaddr_in>();
+    let mut bytes = [0; IP_SIZE];
+    let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+    let len = match address {
+        SocketAddr::V4(address) => {
+            put(0, &head(libc::AF_INET, IN));
+            put(offset_of!(libc::sockaddr_in, sin_port), &address.port().to_be_bytes());
+            put(offset_of!(libc::sockaddr_in, sin_addr), &address.ip().octets());
+            IN
+        }
+        SocketAddr::V6(address) => {
+            let (flow, scope) = (address.flowinfo(), address.scope_id());
+            put(0, &head(libc::AF_INET6, IP_SIZE));
+            put(offset_of!(libc::sockaddr_in6, sin6_port), &address.port().to_be_bytes());
+            put(offset_of!(libc::sockaddr_in6, sin6_addr), &address.ip().octets());
+            // Unchanged, in the system's representation, as in the standard library.
+            put(offset_of!(libc::sockaddr_in6, sin6_flowinfo), &flow.to_ne_bytes());
+            put(offset_of!(libc::sockaddr_in6, sin6_scope_id), &scope.to_ne_bytes());
+            IP_SIZE
+        }
+    };
+    (bytes, len)
+}
+
+/// Reads an address that the system has written.
+#[inline]
+fn read(bytes: &[u8]) -> Option<Address> {
+    let known = WrittenAddress(bytes);
+    let family = libc::sa_family_t::from_ne_bytes(known.at(FAMILY)?);
+    match i32::from(family) {
+        libc::AF_INET => {
+            let port = known.at(offset_of!(libc::sockaddr_in, sin_port))?;
+            let ip: [u8; 4] = known.at(offset_of!(libc::sockaddr_in, sin_addr))?;
+            let address = SocketAddrV4::new(ip.into(), u16::from_be_bytes(port));
+            Some(Address(AddressKind::Ip(address.into())))
+        }
+        libc::AF_INET6 => {
+            let port = known.at(offset_of!(libc::sockaddr_in6, sin6_port))?;
+            let flow = known.at(offset_of!(libc::sockaddr_in6, sin6_flowinfo))?;
+            let ip: [u8; 16] = known.at(offset_of!(libc::sockaddr_in6, sin6_addr))?;
+            let scope = known.at(offset_of!(libc::sockaddr_in6, sin6_scope_id))?;
+            let address = SocketAddrV6::new(
+                Ipv6Addr::from(ip),
+                u16::from_be_bytes(port),
+                u32::from_ne_bytes(flow),
+                u32::from_ne_bytes(scope),
+            );
+            Some(Address(AddressKind::Ip(address.into())))
+        }
+        libc::AF_UNIX => local(known),
+        _ => None,
+    }
+}
+
+/// Reads the name of an `AF_UNIX` socket.
+#[cold]
+fn local(known: WrittenAddress<'_>) -> Option<Address> {
+    let name = known.0.get(NAME..).filter(|name| !name.is_empty())?;
+    let is_path = name[0] != 0;
+    if !is_path && !calls::HAS_ABSTRACT_NAMES {
+        // The address of a socket without a name.
+        return None;
+    }
+    // The length includes the zero byte after a path.
+    let end = name.iter().position(|byte| is_path && *byte == 0);
+    Some(Address(AddressKind::Local(name[..end.unwrap_or(name.len())].to_vec())))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 pub(in crate::sys) mod address;
 pub(crate) mod codes;
+pub(crate) mod datagrams;
 pub(in crate::sys) mod errors;
 pub(in crate::sys) mod files;
 pub(in crate::sys) mod once;

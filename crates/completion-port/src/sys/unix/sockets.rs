@@ -12,8 +12,9 @@ use super::errors::{ACCEPT, CONNECT, POLL, RECEIVE, SEND, repeat, repeat_for};
 use super::options::{Code, last_code, number};
 use crate::backend::sockets::{PARTS, Received, SocketAttempt, Sockets, Transport};
 use crate::sys::portable::errors::{AfterError, Errors, Retries};
-use crate::sys::system::{System, calls};
+use crate::sys::system::{System, calls, datagrams as many};
 use crate::types::address::{Address, AddressKind};
+use crate::types::datagrams::Datagrams;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
@@ -25,7 +26,7 @@ const FEW: usize = 8;
 /// How many failed connections one accept skips. A persistent error would otherwise loop forever.
 const PASSED_OVER: usize = 64;
 
-fn fault(code: Code) -> Fault {
+pub(in crate::sys) fn fault(code: Code) -> Fault {
     let kind = match code {
         libc::EBADF => ErrorKind::BadDescriptor,
         libc::EMFILE | libc::ENFILE => ErrorKind::DescriptorLimit,
@@ -122,7 +123,7 @@ pub(in crate::sys) struct ReceivePart<'r> {
 }
 
 impl<'r> ReceivePart<'r> {
-    const EMPTY: Self =
+    pub(in crate::sys) const EMPTY: Self =
         Self { raw: libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }, room: PhantomData };
 
     #[inline]
@@ -167,7 +168,8 @@ fn is_too_long(descriptor: Descriptor, lengths: impl Iterator<Item = usize>) -> 
 }
 
 /// Makes a message without parts. The caller sets its pointers.
-fn message() -> libc::msghdr {
+#[inline]
+pub(in crate::sys) fn message() -> libc::msghdr {
     // SAFETY: `assume_init` requires that the bytes are a value of the type.
     // - zeros are null pointers and zero lengths; some C libraries have additional numeric fields
     //   that cannot be written by name.
@@ -276,7 +278,7 @@ fn receive_datagram(
 }
 
 /// The flags of all sends: no signal, and no waiting.
-const SENDING: i32 = libc::MSG_DONTWAIT | calls::NO_SIGNAL;
+pub(in crate::sys) const SENDING: i32 = libc::MSG_DONTWAIT | calls::NO_SIGNAL;
 
 /// Sends one part.
 fn send_part(descriptor: Descriptor, part: &[u8], to: Option<&RawAddress>) -> Result<usize, Code> {
@@ -370,6 +372,36 @@ fn not_received<T>(code: Code) -> SocketAttempt<T> {
         return SocketAttempt::Failed(Fault { kind: ErrorKind::Other, code: Some(code) });
     }
     not_done(&RECEIVE, code)
+}
+
+/// Converts the error of a failed send, which may have had an address.
+fn not_sent<T>(descriptor: Descriptor, has_address: bool, code: Code) -> SocketAttempt<T> {
+    // The queue of an unconnected AF_UNIX receiver is full. No edge reports when it has room, since
+    // this socket could send to others. If poll(2) fails, this is assumed too.
+    if code == libc::EAGAIN && has_address && holds(descriptor, libc::POLLOUT) != Ok(false) {
+        return SocketAttempt::OutOfResources;
+    }
+    not_done(&SEND, code)
+}
+
+/// Receives one datagram of any socket, with its sender.
+pub(super) fn receive_one(
+    descriptor: Descriptor,
+    room: &mut [MaybeUninit<u8>],
+) -> Result<(Received, Option<Address>), Code> {
+    let mut from = RawAddress::room();
+    let received = receive_parts(descriptor, &mut [room], Some(&mut from))?;
+    Ok((received, from.address()))
+}
+
+/// Sends one datagram.
+pub(super) fn send_one(
+    descriptor: Descriptor,
+    bytes: &[u8],
+    to: Option<&Address>,
+) -> Result<usize, Fault> {
+    let to = to.map(RawAddress::of).transpose()?;
+    send_part(descriptor, bytes, to.as_ref()).map_err(fault)
 }
 
 impl Sockets for System {
@@ -498,6 +530,30 @@ impl Sockets for System {
         }
     }
 
+    fn receive_many(
+        &self,
+        descriptor: Descriptor,
+        datagrams: &mut Datagrams,
+    ) -> Option<SocketAttempt<bool>> {
+        let received = many::receive_many(descriptor, datagrams)?;
+        Some(received.map_or_else(not_received, SocketAttempt::Done))
+    }
+
+    fn send_many(
+        &self,
+        descriptor: Descriptor,
+        datagrams: &mut Datagrams,
+    ) -> Option<SocketAttempt<()>> {
+        Some(match many::send_many(descriptor, datagrams)? {
+            Ok(()) => SocketAttempt::Done(()),
+            Err(Fault { code: Some(code), .. }) => {
+                let has_address = datagrams.get(0).is_some_and(|first| first.address().is_some());
+                not_sent(descriptor, has_address, code)
+            }
+            Err(fault) => SocketAttempt::Failed(fault),
+        })
+    }
+
     fn has_shut_reading(&self, descriptor: Descriptor) -> bool {
         calls::READING_SHUT != 0 && holds(descriptor, calls::READING_SHUT) == Ok(true)
     }
@@ -533,14 +589,6 @@ impl Sockets for System {
                 with_bytes::<PARTS, _>(parts, send)
             }
         };
-        match sent {
-            Ok(count) => SocketAttempt::Done(count),
-            // The queue of an unconnected AF_UNIX receiver is full. No edge reports when it has
-            // room, since this socket could send to others. If poll(2) fails, this is assumed too.
-            Err(libc::EAGAIN) if to.is_some() && holds(descriptor, libc::POLLOUT) != Ok(false) => {
-                SocketAttempt::OutOfResources
-            }
-            Err(code) => not_done(&SEND, code),
-        }
+        sent.map_or_else(|code| not_sent(descriptor, to.is_some(), code), SocketAttempt::Done)
     }
 }

@@ -15,6 +15,7 @@ mod afd;
     allow(dead_code, reason = "the simulated kernel has more of them than a reactor")
 )]
 pub(crate) mod codes;
+pub(crate) mod datagrams;
 mod errors;
 mod files;
 mod host;

@@ -318,6 +318,24 @@ fn send_parts(
     if done == 0 { Ok(len as usize) } else { Err(last_code()) }
 }
 
+/// Receives one datagram.
+pub(super) fn receive_one_from(
+    descriptor: Descriptor,
+    room: &mut [MaybeUninit<u8>],
+    from: &mut RawAddress,
+) -> Result<Received, WinsockCode> {
+    receive_message(descriptor, &mut [ReceivePart::new(room)], Some(from), 0)
+}
+
+/// Sends one datagram.
+pub(super) fn send_one_to(
+    descriptor: Descriptor,
+    bytes: &[u8],
+    to: Option<&RawAddress>,
+) -> Result<usize, WinsockCode> {
+    send_parts(descriptor, &[SendPart::new(bytes)], to)
+}
+
 impl Sockets for Afd {
     fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault> {
         make_nonblocking(descriptor).map_err(|code| fault(descriptor, code))

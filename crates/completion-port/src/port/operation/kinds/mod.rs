@@ -6,6 +6,7 @@
 
 mod accept;
 mod connect;
+mod many;
 mod read;
 mod receive;
 mod send;
@@ -166,6 +167,8 @@ macro_rules! kinds {
 kinds! {
     receive::Receive,
     receive::ReceiveFrom,
+    many::ReceiveMany,
+    many::SendMany,
     send::Send,
     send::SendAll,
     accept::Accept,
