@@ -10,6 +10,7 @@ mod udp;
 #[cfg(unix)]
 mod unix;
 
+pub use completion_port::Datagrams;
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 #[cfg(any(feature = "hyper", feature = "tokio-io"))]
 pub(crate) use stream::Raw;

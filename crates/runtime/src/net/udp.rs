@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::net::{self, SocketAddr, ToSocketAddrs};
 
+use completion_port::Datagrams;
+
 use crate::net::each_address;
 use crate::readiness::{Direction, Io};
 
@@ -233,6 +235,49 @@ impl UdpSocket {
     /// ```
     pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.0.wait(Direction::Read, |socket| socket.recv_from(buffer)).await
+    }
+
+    /// Receives datagrams with their senders, as many as have arrived and as there are slots for.
+    /// Returns their number, which is at least one. Those that were in the batch are gone.
+    ///
+    /// On Linux, one system call receives up to 32.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system. Datagrams that were received before the error are in the batch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::{Runtime, net::{Datagrams, UdpSocket}};
+    ///
+    /// Runtime::new()?.block_on(async {
+    ///     let near = UdpSocket::bind("127.0.0.1:0").await?;
+    ///     let far = UdpSocket::bind("127.0.0.1:0").await?;
+    ///     let mut datagrams = Datagrams::new(32, 2048);
+    ///     assert!(datagrams.push(b"hello", Some(far.local_addr()?.into())));
+    ///     near.send_many(&mut datagrams).await?;
+    ///     assert_eq!(far.recv_many(&mut datagrams).await?, 1);
+    ///     assert_eq!(datagrams.get(0).map(|datagram| datagram.bytes()), Some(&b"hello"[..]));
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub async fn recv_many(&self, datagrams: &mut Datagrams) -> io::Result<usize> {
+        self.0.wait(Direction::Read, |socket| datagrams.recv(socket)).await
+    }
+
+    /// Sends all datagrams of a batch in order. Each that was sent leaves the batch. So nothing is
+    /// lost or sent twice if the call fails or is cancelled, and the batch is sent again.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system. The datagram that failed is the first one in the batch.
+    pub async fn send_many(&self, datagrams: &mut Datagrams) -> io::Result<()> {
+        while !datagrams.is_empty() {
+            self.0.wait(Direction::Write, |socket| datagrams.send(socket)).await?;
+        }
+        Ok(())
     }
 
     /// Receives a datagram from the connected address and leaves it in the system.
