@@ -44,58 +44,14 @@ mod sys {
     #[cfg_attr(unix, path = "unix/codes.rs")]
     #[cfg_attr(windows, path = "windows/codes.rs")]
     pub(crate) mod codes;
+    #[path = "../../tests/seeds/no_datagrams.rs"]
+    pub(crate) mod datagrams;
     pub(crate) mod portable;
     #[cfg_attr(unix, path = "unix/source.rs")]
     #[cfg_attr(windows, path = "windows/source.rs")]
     mod source;
 
     use crate::types::error::{ErrorKind, Fault};
-
-    /// Datagrams of the system, of which there are none here.
-    pub(crate) mod datagrams {
-        use std::mem::MaybeUninit;
-
-        use crate::types::address::Address;
-        use crate::types::datagrams::{Datagrams, Facts};
-        use crate::types::error::{ErrorKind, Fault};
-        use crate::types::source::Descriptor;
-
-        const NONE: Fault = Fault { kind: ErrorKind::Unsupported, code: None };
-
-        pub(crate) fn is_blocked(_: Fault) -> bool {
-            false
-        }
-
-        pub(crate) fn receive_many(
-            _: Descriptor,
-            _: &mut Datagrams,
-        ) -> Option<Result<bool, Fault>> {
-            None
-        }
-
-        pub(crate) fn send_many(_: Descriptor, _: &mut Datagrams) -> Option<Result<(), Fault>> {
-            None
-        }
-
-        pub(crate) fn receive_one(
-            _: Descriptor,
-            _: &mut [MaybeUninit<u8>],
-        ) -> Result<(usize, Facts), Fault> {
-            Err(NONE)
-        }
-
-        pub(crate) fn send_one(
-            _: Descriptor,
-            _: &[u8],
-            _: Option<&Address>,
-        ) -> Result<usize, Fault> {
-            Err(NONE)
-        }
-
-        pub(crate) fn enable_gro(_: Descriptor) -> Result<(), Fault> {
-            Err(NONE)
-        }
-    }
 
     pub(crate) fn native(
         _is_one_shot: bool,

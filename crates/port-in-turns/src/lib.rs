@@ -39,6 +39,8 @@ mod sys {
     #[cfg_attr(unix, path = "unix/codes.rs")]
     #[cfg_attr(windows, path = "windows/codes.rs")]
     pub(crate) mod codes;
+    #[path = "../../tests/seeds/no_datagrams.rs"]
+    pub(crate) mod datagrams;
     pub(crate) mod portable;
     #[cfg_attr(unix, path = "unix/source.rs")]
     #[cfg_attr(windows, path = "windows/source.rs")]
@@ -82,6 +84,7 @@ pub use port::{Port, PortBuilder, ThreadStats};
 pub use types::address::Address;
 pub use types::buffer::{Buffer, Span};
 pub use types::config::{BlockDetection, FileEngine, Readiness};
+pub use types::datagrams::{Datagram, DatagramMut, Datagrams};
 pub use types::either::EitherBuffer;
 pub use types::error::{Call, Error, ErrorKind, Refused, Result};
 pub use types::interest::{Events, Interest, OneShot, Persistent};
