@@ -300,6 +300,25 @@ on_every_system! {
         assert!(numbers(&far).into_iter().eq(0..error.transferred()));
     }
 
+    /// Rule 83: a receive that ends before it was tried has none either.
+    fn a_receive_of_many_that_is_cancelled_untried_has_no_datagrams(system: &System) {
+        let port = port_on(system);
+        let (near, far) = system.udp_pair();
+        far.write(b"x").unwrap();
+        port.associate(near).unwrap().recv_many(Datagrams::new(8, 8)).unwrap();
+        let (token, outcome) = done(&port, system);
+        let (result, datagrams) = many(outcome);
+        assert_eq!((result, datagrams.is_drained()), (Ok(1), true));
+        // The socket is known to be empty.
+        let id = token.recv_many(datagrams).unwrap();
+        assert!(port.cancel(id).unwrap());
+        let (_token, outcome) = done(&port, system);
+        let (result, datagrams) = many(outcome);
+        let error = result.unwrap_err();
+        assert_eq!((error.kind(), error.transferred()), (ErrorKind::Cancelled, 0));
+        assert!(datagrams.is_empty() && !datagrams.is_drained());
+    }
+
     /// Rule 83: the datagram that cannot be sent is the first one left. Those before it are sent,
     /// and those after it are not.
     fn a_send_of_many_that_fails_keeps_what_it_has_not_sent(system: &System) {

@@ -656,11 +656,11 @@ impl DatagramMut<'_> {
     /// If it has no room for that many.
     #[track_caller]
     pub fn set_len(&mut self, len: usize) {
+        assert!(len <= self.room.len(), "a datagram of more bytes than there is room for");
         if self.slot.message.start != 0 {
             // A part of it was sent.
             self.room.copy_within(self.slot.message.clone(), 0);
         }
-        assert!(len <= self.room.len(), "a datagram of more bytes than there is room for");
         self.slot.message = 0..len;
     }
 
@@ -680,7 +680,8 @@ impl DatagramMut<'_> {
     ///
     /// # Platform notes
     ///
-    /// Only Linux sends them.
+    /// Only Linux sends them. The class of service of that datagram is then zero, whatever the
+    /// socket's is.
     pub fn set_ecn(&mut self, ecn: u8) {
         self.slot.ecn_to_send = ecn & 3;
     }

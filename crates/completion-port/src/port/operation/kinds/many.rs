@@ -14,15 +14,17 @@ use crate::types::datagrams::{Facts, SHARE};
 use crate::types::error::{Call, ErrorKind, Fault, Refused, Result};
 use crate::types::interest::Direction;
 
-impl<B> Operation<B> {
+impl<B: Buffer> Operation<B> {
     /// Receives datagrams with their senders into [`Datagrams`](crate::Datagrams), as many as have
     /// arrived and as there are slots for, at most 512.
     ///
-    /// It completes as soon as one is there, with [`Outcome::ReceivedMany`]. Datagrams that were in
-    /// the buffer are gone then. One that was longer than its slot is no failure;
-    /// [`Datagram::is_truncated`](crate::Datagram::is_truncated) reports it. If the operation fails
-    /// after it has received some, they are in the buffer, and [`Error::transferred`] is their
-    /// number. A cancelled operation has received none.
+    /// Removes the datagrams that are in the buffer. So after a cancel, even of an operation that was
+    /// never tried, there are none.
+    ///
+    /// It completes as soon as one is there, with [`Outcome::ReceivedMany`]. One that was longer than
+    /// its slot is no failure; [`Datagram::is_truncated`](crate::Datagram::is_truncated) reports it.
+    /// If the operation fails after it has received some, they are in the buffer, and
+    /// [`Error::transferred`] is their number. A cancelled operation has received none.
     ///
     /// If the buffer has no [`Datagrams`](crate::Datagrams), or the socket carries a stream, the
     /// outcome is a failure.
@@ -30,10 +32,14 @@ impl<B> Operation<B> {
     /// # Platform notes
     ///
     /// Linux: [recvmmsg(2)](https://man7.org/linux/man-pages/man2/recvmmsg.2.html), for 32 datagrams
-    /// at a time. Other systems receive one at a time.
+    /// at a time. Other systems receive one at a time. The end of a `SOCK_SEQPACKET` connection
+    /// fills the other slots with empty datagrams.
     ///
     /// [`Error::transferred`]: crate::Error::transferred
-    pub fn recv_many(buffer: B) -> Self {
+    pub fn recv_many(mut buffer: B) -> Self {
+        if let Some(datagrams) = buffer.datagrams() {
+            datagrams.begin_receive();
+        }
         Self::new(Kind::ReceiveMany, Some(buffer), Detail::None)
     }
 
