@@ -634,8 +634,16 @@ fn congestion_marks_are_sent_and_received_epoll() {
         } else {
             set(&far, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS);
         }
-        // Other messages of the kernel come in between.
+        // Other messages of the kernel come before them.
         set(&far, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
+        set(&far, libc::SOL_SOCKET, libc::SO_RXQ_OVFL);
+        if far.local_addr().unwrap().is_ipv4() {
+            set(&far, libc::IPPROTO_IP, libc::IP_PKTINFO);
+            set(&far, libc::IPPROTO_IP, libc::IP_RECVTTL);
+        } else {
+            set(&far, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO);
+            set(&far, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT);
+        }
         let there = far.local_addr().unwrap();
         let mut datagrams = Datagrams::new(4, 8);
         for mark in 0..4 {

@@ -26,8 +26,9 @@ const SCM_PIDFD: i32 = 4;
 const ENOUGH: usize = 1 << 16;
 
 /// The room for the control messages of a received message: the two that are used here, and before
-/// them those that the program may have requested, such as a timestamp.
-const CONTROL: usize = 128;
+/// them those that the program may have requested. All that a UDP socket can report of one datagram
+/// fit: three timestamps, drops, a mark, segments, the packet's interface, hop limit and class.
+const CONTROL: usize = 320;
 
 #[repr(C, align(8))]
 struct Control([MaybeUninit<u8>; CONTROL]);
@@ -45,7 +46,7 @@ const _: () = {
 static IS_MISSING: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether an error of a first message may come from a sandbox that forbids the call. If
-/// so, the caller sends or receives one message by an older call, whose error then counts.
+/// so, the caller transfers one message by an older call, whose error then counts.
 fn is_refused(code: Code) -> bool {
     if code == libc::ENOSYS {
         IS_MISSING.store(true, Relaxed);
@@ -53,14 +54,14 @@ fn is_refused(code: Code) -> bool {
     matches!(code, libc::ENOSYS | libc::EPERM)
 }
 
-/// As [`Sockets::receive_many`](crate::backend::sockets::Sockets::receive_many).
+/// As [`Sockets::receive_many`](crate::backend::sockets::Sockets::receive_many). Where the call is
+/// refused, an older one receives one datagram. It too reports segments, without which joined
+/// datagrams would be one.
+#[allow(clippy::unnecessary_wraps, reason = "other systems have no such call")]
 pub(in crate::sys) fn receive_many(
     descriptor: Descriptor,
     datagrams: &mut Datagrams,
 ) -> Option<Result<bool, Code>> {
-    if IS_MISSING.load(Relaxed) {
-        return None;
-    }
     let mut names = [const { MaybeUninit::<RawName>::uninit() }; AT_ONCE];
     let mut controls = [const { Control([MaybeUninit::uninit(); CONTROL]) }; AT_ONCE];
     let mut parts = [const { ReceivePart::EMPTY }; AT_ONCE];
@@ -83,16 +84,13 @@ pub(in crate::sys) fn receive_many(
         asked += 1;
     }
     let list = messages.as_mut_ptr().cast::<libc::mmsghdr>();
-    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: recvmmsg(2) reads and writes `asked` messages at the pointer, and no more than each
-    // says: a part's room, a name and control messages. It reads a time at the last pointer, unless
-    // that is null.
+    // SAFETY: `receive_messages` requires that the pointer is valid for `asked` messages, and each
+    // for its part's room, its name and its control messages.
     // - valid: that many messages were written above, and nothing has moved since; each part borrows
     //   its room mutably and has its length; names and controls are locals of these sizes.
-    let done = repeat(|| unsafe { receive_messages(descriptor, list, asked, flags) });
-    let count = match done {
-        Ok(count) => count,
-        Err(code) if is_refused(code) => return None,
+    let done = unsafe { receive_messages(descriptor, list, asked) };
+    let (count, is_drained) = match done {
+        Ok(done) => done,
         Err(code) => return Some(Err(code)),
     };
     for ((received, name), control) in messages.iter().zip(&names).zip(&controls).take(count) {
@@ -113,24 +111,48 @@ pub(in crate::sys) fn receive_many(
         }
         datagrams.fill(received.msg_len as usize, facts);
     }
-    Some(Ok(count < asked as usize))
+    Some(Ok(is_drained))
 }
 
-/// Calls recvmmsg(2).
+/// Receives with recvmmsg(2), or one message with recvmsg(2) where that is refused. Returns the
+/// number of messages, and whether the socket is empty.
 ///
 /// # Safety
 ///
-/// As for the system call: the pointer is valid for `count` messages, and what each names is valid.
+/// The pointer is valid for `count` messages, and so are the pointers in each. Nothing else accesses
+/// them.
 unsafe fn receive_messages(
     descriptor: Descriptor,
     list: *mut libc::mmsghdr,
     count: u32,
-    flags: i32,
-) -> libc::ssize_t {
-    // The types of flags differ between C libraries.
-    //
-    // SAFETY: the caller ensures what the call requires.
-    unsafe { libc::recvmmsg(descriptor, list, count, flags as _, ptr::null_mut()) as libc::ssize_t }
+) -> Result<(usize, bool), Code> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    if !IS_MISSING.load(Relaxed) {
+        // The types of flags differ between C libraries.
+        //
+        // SAFETY: recvmmsg(2) reads and writes `count` messages at the pointer, and no more than
+        // each says. It reads a time at the last pointer, unless that is null.
+        // - valid: the caller ensures that.
+        let done = repeat(|| unsafe {
+            libc::recvmmsg(descriptor, list, count, flags as _, ptr::null_mut()) as libc::ssize_t
+        });
+        match done {
+            Err(code) if is_refused(code) => {}
+            done => return done.map(|done| (done, done < count as usize)),
+        }
+    }
+    if count == 0 {
+        return Ok((0, false));
+    }
+    // SAFETY: a reference requires a value that nothing else accesses while it lives.
+    // - a value, and nothing else: the caller ensures that for the first of `count` messages.
+    let first = unsafe { &mut *list };
+    // SAFETY: recvmsg(2) reads and writes the message at the pointer, and no more than that says.
+    // - valid: it is a mutable reference, and the caller ensures that its pointers are valid.
+    let len = repeat(|| unsafe { libc::recvmsg(descriptor, &raw mut first.msg_hdr, flags) })?;
+    // No datagram is longer than a `u32` represents.
+    first.msg_len = u32::try_from(len).unwrap_or(u32::MAX);
+    Ok((1, false))
 }
 
 /// Reads the control messages of a received message.
@@ -166,10 +188,12 @@ unsafe fn read_controls(control: &Control, len: usize, facts: &mut Facts) {
                 facts.ecn = (number(data) & 3) as u8;
             }
             (libc::SOL_SOCKET, libc::SCM_RIGHTS | SCM_PIDFD) => {
-                for descriptor in data.chunks_exact(size_of::<i32>()) {
+                let descriptors = data.chunks_exact(size_of::<i32>()).map(number);
+                // In place of the process that it could not open, the kernel reports an error.
+                for descriptor in descriptors.filter(|descriptor| *descriptor >= 0) {
                     // SAFETY: `from_raw_fd` requires an open descriptor that nothing else owns.
                     // - the kernel has just made it for this process, and it is only here.
-                    drop(unsafe { OwnedFd::from_raw_fd(number(descriptor)) });
+                    drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
                 }
             }
             _ => {}
@@ -243,14 +267,13 @@ fn write_controls(message: &Message<'_>, place: &mut MaybeUninit<SentControls>) 
     count * size_of::<SentControl>()
 }
 
-/// As [`Sockets::send_many`](crate::backend::sockets::Sockets::send_many).
+/// As [`Sockets::send_many`](crate::backend::sockets::Sockets::send_many). Where the call is refused,
+/// an older one sends one message.
+#[allow(clippy::unnecessary_wraps, reason = "other systems have no such call")]
 pub(in crate::sys) fn send_many(
     descriptor: Descriptor,
     datagrams: &mut Datagrams,
 ) -> Option<Result<(), Fault>> {
-    if IS_MISSING.load(Relaxed) {
-        return None;
-    }
     let together =
         datagrams.tries_segments() && number(descriptor, libc::SOL_UDP, UDP_SEGMENT).is_ok();
     let sent = send_messages(descriptor, datagrams, together);
@@ -262,7 +285,44 @@ pub(in crate::sys) fn send_many(
         }
         return Some(send_messages(descriptor, datagrams, false));
     }
-    if is_refused(code) { None } else { Some(sent) }
+    Some(sent)
+}
+
+/// Sends with sendmmsg(2), or one message with sendmsg(2) where that is refused. Returns the number
+/// of messages.
+///
+/// # Safety
+///
+/// The pointer is valid for `count` messages, and so are the pointers in each. Nothing else accesses
+/// them.
+unsafe fn transmit(
+    descriptor: Descriptor,
+    list: *mut libc::mmsghdr,
+    count: u32,
+) -> Result<usize, Code> {
+    if !IS_MISSING.load(Relaxed) {
+        // SAFETY: sendmmsg(2) reads `count` messages at the pointer, and no more than each says. It
+        // writes the length of each.
+        // - valid: the caller ensures that.
+        let done = repeat(|| unsafe {
+            libc::sendmmsg(descriptor, list, count, SENDING as _) as libc::ssize_t
+        });
+        match done {
+            Err(code) if is_refused(code) => {}
+            done => return done,
+        }
+    }
+    if count == 0 {
+        return Ok(0);
+    }
+    // SAFETY: a reference requires a value that nothing else accesses while it lives.
+    // - a value, and nothing else: the caller ensures that for the first of `count` messages.
+    let first = unsafe { &mut *list };
+    // SAFETY: sendmsg(2) reads the message at the pointer, and no more than that says.
+    // - valid: it is a reference, and the caller ensures that its pointers are valid.
+    let len = repeat(|| unsafe { libc::sendmsg(descriptor, &raw const first.msg_hdr, SENDING) })?;
+    first.msg_len = u32::try_from(len).unwrap_or(u32::MAX);
+    Ok(1)
 }
 
 fn send_messages(
@@ -302,14 +362,12 @@ fn send_messages(
         }
     }
     let list = messages.as_mut_ptr().cast::<libc::mmsghdr>();
-    // SAFETY: sendmmsg(2) reads `asked` messages at the pointer, and no more than each says: a
-    // part's bytes, a name and control messages. It writes the length of each message.
-    // - valid: that many messages were written above, and nothing has moved since; the bytes are those
-    //   of `datagrams`, which is borrowed and unchanged; the rest are locals, written up to the
-    //   lengths that the message has, or null with the length 0.
-    let done = repeat(|| unsafe {
-        libc::sendmmsg(descriptor, list, asked, SENDING as _) as libc::ssize_t
-    });
+    // SAFETY: `transmit` requires that the pointer is valid for `asked` messages, and each for its
+    // part's bytes, its name and its control messages.
+    // - valid: that many messages were written above, and nothing has moved since; the bytes are
+    //   those of `datagrams`, which is borrowed and unchanged; the rest are locals, written up to
+    //   the lengths that the message has, or null with the length 0.
+    let done = unsafe { transmit(descriptor, list, asked) };
     let count = done.map_err(fault)?;
     let Some(last) = messages.get(count.wrapping_sub(1)) else { return Ok(()) };
     // SAFETY: `assume_init_ref` requires an initialized value.
@@ -335,3 +393,7 @@ pub(in crate::sys) fn enable_gro(descriptor: Descriptor) -> Result<(), Fault> {
     let done = unsafe { libc::setsockopt(descriptor, libc::SOL_UDP, UDP_GRO, value, len) };
     if done == 0 { Ok(()) } else { Err(fault(last_code())) }
 }
+
+#[cfg(test)]
+#[path = "datagrams_tests.rs"]
+mod tests;
