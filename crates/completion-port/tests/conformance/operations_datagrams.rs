@@ -562,12 +562,43 @@ fn a_receive_of_many_that_found_the_end_is_not_repeated_sim() {
 /// Sets an option of a socket to 1.
 #[cfg(target_os = "linux")]
 fn set(socket: &UdpSocket, level: i32, name: i32) {
-    let on = 1_i32;
+    set_to(socket, level, name, 1);
+}
+
+#[cfg(target_os = "linux")]
+fn set_to(socket: &UdpSocket, level: i32, name: i32, value: i32) {
     // SAFETY: setsockopt(2) reads as many bytes at the pointer as its last argument says.
-    // - valid for reads: `on` is a local of four bytes.
+    // - valid for reads: `value` is a local of four bytes.
     let done =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const on).cast(), 4) };
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), 4) };
     assert_eq!(done, 0);
+}
+
+/// Receives a datagram, and returns the class of service with which it came: all eight bits.
+#[cfg(target_os = "linux")]
+fn class_of_next(socket: &UdpSocket) -> i32 {
+    #[repr(align(8))]
+    struct Control([u8; 64]);
+    const HEADER: usize = size_of::<libc::cmsghdr>();
+    let (mut bytes, mut control) = ([0_u8; 8], Control([0; 64]));
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: `assume_init` requires that the bytes are a value of the type.
+    // - it has only numbers and pointers, for which zeros are values.
+    let mut header: libc::msghdr = unsafe { std::mem::MaybeUninit::zeroed().assume_init() };
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = (&raw mut control).cast();
+    header.msg_controllen = 64;
+    // SAFETY: recvmsg(2) reads and writes the message at the pointer, and no more than that says.
+    // - valid: it is a local, and its pointers are to locals of these lengths.
+    let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+    assert_eq!(len, 1);
+    // The only control message: its length, two numbers, and the class, of one byte with IPv4.
+    let len = usize::from_ne_bytes(control.0[..8].try_into().unwrap());
+    match &control.0[HEADER..len] {
+        [class] => i32::from(*class),
+        class => i32::from_ne_bytes(class.try_into().unwrap()),
+    }
 }
 
 /// Rule 83: segments that were sent together arrive together on a socket that has asked for it, and
@@ -667,6 +698,72 @@ fn congestion_marks_are_sent_and_received_epoll() {
         assert_eq!(datagrams.send(&far).unwrap(), 4);
         assert_eq!(datagrams.recv(&near).unwrap(), 4);
         assert!(datagrams.iter().all(|datagram| datagram.ecn() == 0));
+    }
+}
+
+/// Rule 83: a mark replaces the socket's class of service for its datagram, which is then zero. No
+/// mark leaves it. Of a mark only the lowest two bits count.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_congestion_mark_replaces_the_class_of_service_epoll() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let (Ok(near), Ok(far)) = (UdpSocket::bind(address), UdpSocket::bind(address)) else {
+            println!("SKIPPED class of service: no socket has the address {address}");
+            continue;
+        };
+        let there = far.local_addr().unwrap();
+        let class = 0x28;
+        if there.is_ipv4() {
+            set_to(&near, libc::IPPROTO_IP, libc::IP_TOS, class);
+            set(&far, libc::IPPROTO_IP, libc::IP_RECVTOS);
+        } else {
+            set_to(&near, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class);
+            set(&far, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS);
+        }
+        let mut datagrams = Datagrams::new(5, 8);
+        for mark in [0, 2, 0, 0xfd, 0xfc] {
+            assert!(datagrams.push(&[mark], Some(there.into())));
+            datagrams.get_mut(datagrams.len() - 1).unwrap().set_ecn(mark);
+        }
+        assert_eq!(datagrams.send(&near).unwrap(), 5);
+        let classes = [(); 5].map(|()| class_of_next(&far));
+        assert_eq!(classes, [class, 2, class, 1, class], "{address}");
+    }
+}
+
+/// Rule 83: the end of a connection that carries records comes as empty datagrams, in all slots that
+/// are left. A receive that waits for it is done, and none waits afterwards.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_end_of_records_fills_the_slots_epoll() {
+    let system = System::native();
+    for records in [&[&b"one"[..], b"", b"two"][..], &[]] {
+        let port = port_on(&system);
+        let (near, far) = system.unix_record_pair();
+        let token = port.associate(near).unwrap();
+        // More slots than one call fills.
+        let datagrams = Datagrams::new(40, 8);
+        if records.is_empty() {
+            token.recv_many(datagrams).unwrap();
+            silent(&port, &system);
+            drop(far);
+        } else {
+            for record in records {
+                assert_eq!(far.write(record).unwrap(), record.len());
+            }
+            drop(far);
+            token.recv_many(datagrams).unwrap();
+        }
+        let mut expected = records.to_vec();
+        for _ in 0..2 {
+            let (token, outcome) = done(&port, &system);
+            let (result, datagrams) = many(outcome);
+            expected.resize(40, &b""[..]);
+            assert_eq!((result, contents(&datagrams)), (Ok(40), expected));
+            assert!(!datagrams.iter().any(|datagram| datagram.is_truncated()));
+            token.recv_many(datagrams).unwrap();
+            expected = Vec::new();
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::UdpSocket;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use completion_port::{Datagram, Datagrams, sim};
 use proptest::collection::vec;
@@ -143,6 +144,24 @@ fn a_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Drain),
         1 => Just(Step::Clear),
     ]
+}
+
+/// A length for which there is no room is refused, and changes nothing, also if a part was sent.
+#[test]
+fn a_length_that_is_refused_changes_nothing() {
+    let (near, _far) = sim::Kernel::new().unix_datagram_pair().unwrap();
+    let mut datagrams = Datagrams::new(1, 200);
+    // There is room in the socket for fewer segments.
+    assert!(datagrams.push_segments(&bytes(1, 200), 1, None));
+    let blocked = near.send_many(&mut datagrams).unwrap_err();
+    assert_eq!(blocked.kind(), io::ErrorKind::WouldBlock);
+    let left = datagrams.get(0).unwrap().bytes().to_vec();
+    assert!(bytes(1, 200).ends_with(&left) && (1..200).contains(&left.len()));
+    let refused = catch_unwind(AssertUnwindSafe(|| {
+        datagrams.get_mut(0).unwrap().set_len(201);
+    }));
+    assert!(refused.is_err());
+    assert_eq!(datagrams.get(0).unwrap().bytes(), left);
 }
 
 proptest! {

@@ -107,7 +107,7 @@ pub(in crate::sys) fn receive_many(
             // SAFETY: `read_controls` requires that the kernel has written control messages of this
             // length.
             // - it has filled this message, and this is the length that it reports.
-            unsafe { read_controls(control, header.msg_controllen as usize, &mut facts) };
+            unsafe { read_controls(control, header.msg_controllen as _, &mut facts) };
         }
         datagrams.fill(received.msg_len as usize, facts);
     }
@@ -174,8 +174,10 @@ unsafe fn read_controls(control: &Control, len: usize, facts: &mut Facts) {
         // - a value: the kernel writes headers one after the other, each at a multiple of eight, and
         //   the last one ends before the written bytes do.
         let header = unsafe { place.cast::<libc::cmsghdr>().read_unaligned() };
+        // Its type differs between C libraries.
+        let told: usize = header.cmsg_len as _;
         // The kernel cuts what does not fit, but not the length in the last header.
-        let end = (at + header.cmsg_len as usize).min(len);
+        let end = (at + told).min(len);
         let data = control.0.get(at + HEADER..end).unwrap_or_default();
         // SAFETY: `number` requires initialized bytes.
         // - each is called for bytes of the data, all of which the kernel writes.
@@ -185,7 +187,7 @@ unsafe fn read_controls(control: &Control, len: usize, facts: &mut Facts) {
                 facts.segment = usize::try_from(number(data)).unwrap_or(0);
             }
             (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                facts.ecn = (number(data) & 3) as u8;
+                facts.ecn = number(data).to_le_bytes()[0] & 3;
             }
             (libc::SOL_SOCKET, libc::SCM_RIGHTS | SCM_PIDFD) => {
                 let descriptors = data.chunks_exact(size_of::<i32>()).map(number);
@@ -198,7 +200,7 @@ unsafe fn read_controls(control: &Control, len: usize, facts: &mut Facts) {
             }
             _ => {}
         }
-        at = (at + (header.cmsg_len as usize).max(HEADER)).next_multiple_of(8);
+        at = (at + told.max(HEADER)).next_multiple_of(8);
     }
 }
 
@@ -387,13 +389,12 @@ fn send_messages(
 /// Lets the kernel join received datagrams.
 pub(in crate::sys) fn enable_gro(descriptor: Descriptor) -> Result<(), Fault> {
     let on: libc::c_int = 1;
-    let (value, len) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
+    let value = (&raw const on).cast();
     // SAFETY: setsockopt(2) reads as many bytes at the pointer as its last argument says.
-    // - valid for reads: `on` lives until the call returns, and this is its length.
-    let done = unsafe { libc::setsockopt(descriptor, libc::SOL_UDP, UDP_GRO, value, len) };
+    // - valid for reads: `on` has four bytes, and lives until the call returns.
+    let done = unsafe { libc::setsockopt(descriptor, libc::SOL_UDP, UDP_GRO, value, 4) };
     if done == 0 { Ok(()) } else { Err(fault(last_code())) }
 }
 
 #[cfg(test)]
-#[path = "datagrams_tests.rs"]
 mod tests;

@@ -195,6 +195,7 @@ const _: () = assert!(align_of::<RawName>() >= align_of::<libc::sockaddr_storage
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for many datagrams at once"))]
 impl RawName {
     /// The room for a name.
+    #[allow(clippy::cast_possible_truncation, reason = "it is small")]
     pub(in crate::sys) const SIZE: libc::socklen_t = size_of::<Self>() as libc::socklen_t;
 
     /// Writes an address and returns its length. Fails as [`RawAddress::of`] does.
