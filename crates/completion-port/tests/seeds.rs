@@ -23,6 +23,8 @@ mod state;
 #[path = "../src/types/mod.rs"]
 mod types;
 
+#[path = "seeds/batches.rs"]
+mod batches;
 #[path = "seeds/ledger.rs"]
 mod ledger;
 #[path = "seeds/operations.rs"]

@@ -5,7 +5,7 @@
 //! - the near end of a pair. The peer sends bytes that count up, so a receive shows which bytes it
 //!   got. The bytes of each send name that send.
 //! - a listener, whose operations are accepts. A client may reset its connection.
-//! - a datagram socket.
+//! - a datagram socket. `batches.rs` has a model of its datagrams.
 //! - a socket that must first be connected: to a listener that answers, to one whose queue is full,
 //!   or to an unused address.
 
@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::batches::{self, Model};
 use crate::ledger::{Key, Ledger};
 use crate::port::raw::AnyTrigger;
 use crate::program::{Dial, Start, Step};
@@ -26,8 +27,8 @@ use crate::types::address::Address;
 use crate::types::interest::Interest;
 use crate::world::{REFUSALS, World, expect};
 use crate::{
-    Buffer, Completed, ErrorKind, Id, OneShot, OpId, Operation, Outcome, Ready, SharedCompleted,
-    SharedId, Started,
+    Buffer, Completed, Datagrams, ErrorKind, Id, OneShot, OpId, Operation, Outcome, Ready,
+    SharedCompleted, SharedId, Started,
 };
 
 /// In place of the key of an operation without an association.
@@ -56,6 +57,7 @@ pub(crate) struct Link {
     /// that is updating one of them has taken it out.
     sent: Mutex<Option<usize>>,
     received: Mutex<Option<Vec<u8>>>,
+    model: Model,
 }
 
 /// The kind of socket that an association has.
@@ -83,7 +85,9 @@ enum Sort {
     Connect,
     Receive,
     ReceiveFrom,
+    ReceiveMany,
     Send,
+    SendMany,
     /// A file read.
     Read,
     /// A file write.
@@ -92,7 +96,7 @@ enum Sort {
 
 impl Sort {
     fn is_send(self) -> bool {
-        matches!(self, Self::Send | Self::Write)
+        matches!(self, Self::Send | Self::SendMany | Self::Write)
     }
 
     fn is_on_file(self) -> bool {
@@ -109,7 +113,9 @@ impl Sort {
             Outcome::Connected(_) => Self::Connect,
             Outcome::Received(..) => Self::Receive,
             Outcome::ReceivedFrom(..) => Self::ReceiveFrom,
+            Outcome::ReceivedMany(..) => Self::ReceiveMany,
             Outcome::Sent(..) => Self::Send,
+            Outcome::SentMany(..) => Self::SendMany,
             Outcome::Read(..) => Self::Read,
             Outcome::Written(..) => Self::Write,
             other => fail(&format!("it was no such operation: {other:?}")),
@@ -172,6 +178,7 @@ pub(crate) struct Log {
 pub(crate) struct Tray {
     number: usize,
     bytes: Vec<u8>,
+    datagrams: Option<Datagrams>,
     ledger: Arc<Ledger>,
 }
 
@@ -205,6 +212,11 @@ unsafe impl Buffer for Tray {
         // SAFETY: the first `len` bytes must be initialized.
         // - the memory is the vector's, so the caller's promise to `set_filled` holds for it.
         unsafe { self.bytes.set_filled(len) };
+    }
+
+    fn datagrams(&mut self) -> Option<&mut Datagrams> {
+        point();
+        self.datagrams.as_mut()
     }
 }
 
@@ -263,7 +275,8 @@ impl Log {
             for op in ops {
                 let (first, count) = op.bytes.expect("filtered above");
                 // A datagram may have been truncated, or dropped because the buffer was full.
-                let is_whole = first == next || op.sort == Sort::ReceiveFrom && first > next;
+                let is_of_datagrams = matches!(op.sort, Sort::ReceiveFrom | Sort::ReceiveMany);
+                let is_whole = first == next || is_of_datagrams && first > next;
                 if !is_whole && !may_leave {
                     left.push(format!(
                         "key {key}, send {is_send}: byte {next} was lost or swapped"
@@ -314,11 +327,11 @@ impl Ledger {
                 use Conditions as C;
                 let what = match sort {
                     Sort::Read | Sort::Write => Some("on a file has come back"),
-                    Sort::Send => Some("has room"),
+                    Sort::Send | Sort::SendMany => Some("has room"),
                     Sort::Receive if shows(&[C::IN, C::RDHUP, C::HUP, C::ERR]) => {
                         Some("has something to receive")
                     }
-                    Sort::ReceiveFrom if shows(&[C::IN, C::ERR]) => {
+                    Sort::ReceiveFrom | Sort::ReceiveMany if shows(&[C::IN, C::ERR]) => {
                         Some("has a datagram to receive")
                     }
                     Sort::Accept if shows(&[C::IN]) => Some("has a connection to accept"),
@@ -393,6 +406,7 @@ impl World {
                 door,
                 sent: Mutex::new(Some(0)),
                 received: Mutex::new(Some(Vec::new())),
+                model: Model::default(),
             });
             self.ledger.registered(number, id);
             self.links.lock().unwrap().push(Arc::clone(&link));
@@ -529,6 +543,7 @@ impl World {
                 let is_sent = if bytes.is_empty() {
                     true
                 } else if link.kind == Kind::Datagrams {
+                    link.model.feeding(first, bytes.len());
                     far.send_to(&bytes, near).is_ok()
                 } else {
                     far.write(&bytes).is_ok()
@@ -582,29 +597,40 @@ impl World {
         let began = self.ledger.now();
         self.ledger.log().ops[number].began = began;
         #[allow(clippy::cast_possible_truncation, reason = "there are fewer")]
-        let tray = || {
+        let byte = in_link as u8;
+        let tray = |datagrams| {
             let bytes = if sort.is_send() {
-                vec![in_link as u8; start.bytes]
+                vec![byte; start.bytes]
             } else {
                 Vec::with_capacity(start.bytes)
             };
-            Tray { number, bytes, ledger: Arc::clone(&self.ledger) }
+            Tray { number, bytes, datagrams, ledger: Arc::clone(&self.ledger) }
         };
         let operation = match (sort, link.kind) {
             (Sort::Accept, _) => Operation::accept(),
             (Sort::Connect, _) => {
                 Operation::connect(link.door.as_ref().expect("it is to be connected").address)
             }
-            (Sort::Receive, _) => Operation::recv(tray()),
-            (Sort::ReceiveFrom, _) => Operation::recv_from(tray()),
-            (Sort::Write, _) if in_link.is_multiple_of(2) => self.file.write_at(tray(), 0),
-            (Sort::Read | Sort::Write, _) => Operation::write_at(tray(), 0),
+            (Sort::Receive, _) => Operation::recv(tray(None)),
+            (Sort::ReceiveFrom, _) => Operation::recv_from(tray(None)),
+            (Sort::ReceiveMany, _) => {
+                let datagrams = Some(batches::for_receiving(start.bytes));
+                Operation::recv_many(tray(datagrams))
+            }
+            (Sort::SendMany, _) => {
+                let far: Address = link.peer().expect("it is never reset").address().into();
+                let fails = start.send == Some(false);
+                let datagrams = batches::for_sending(byte, start.bytes, &far, fails);
+                Operation::send_many(tray(Some(datagrams)))
+            }
+            (Sort::Write, _) if in_link.is_multiple_of(2) => self.file.write_at(tray(None), 0),
+            (Sort::Read | Sort::Write, _) => Operation::write_at(tray(None), 0),
             (Sort::Send, Kind::Datagrams) => {
                 let far = link.peer().expect("it is never reset");
-                Operation::send_to(tray(), far.address())
+                Operation::send_to(tray(None), far.address())
             }
-            (Sort::Send, _) if start.send == Some(true) => Operation::send_all(tray()),
-            (Sort::Send, _) => Operation::send(tray()),
+            (Sort::Send, _) if start.send == Some(true) => Operation::send_all(tray(None)),
+            (Sort::Send, _) => Operation::send(tray(None)),
         };
         self.ledger.note(|| format!("  starts {number}: {start:?} of key {}", link.key));
         let operation = match deadline {
@@ -665,7 +691,7 @@ impl World {
             Sort::Write => vec![1; start.bytes],
             _ => Vec::with_capacity(start.bytes),
         };
-        let tray = Tray { number, bytes, ledger: Arc::clone(&self.ledger) };
+        let tray = Tray { number, bytes, datagrams: None, ledger: Arc::clone(&self.ledger) };
         let operation = match sort {
             Sort::Write => self.file.write_at(tray, 0),
             _ => self.file.read_at(tray, 0),
@@ -809,7 +835,9 @@ impl World {
     fn taken(&self, number: usize, outcome: &Outcome<Tray>) {
         let (Outcome::Received(_, Tray { number: named, .. })
         | Outcome::ReceivedFrom(_, Tray { number: named, .. })
+        | Outcome::ReceivedMany(_, Tray { number: named, .. })
         | Outcome::Sent(_, Tray { number: named, .. })
+        | Outcome::SentMany(_, Tray { number: named, .. })
         | Outcome::Read(_, Tray { number: named, .. })
         | Outcome::Written(_, Tray { number: named, .. })) = outcome
         else {
@@ -861,6 +889,8 @@ impl World {
                 }
             }
             Outcome::Sent(result, _) => transferred(result),
+            // Their model checks them.
+            Outcome::ReceivedMany(..) | Outcome::SentMany(..) => 0,
             Outcome::Accepted(result) => {
                 if let Ok((_, peer)) = result {
                     self.accepted(link.key, peer.as_ref());
@@ -878,6 +908,8 @@ impl World {
             other => fail(&format!("it was no such operation: {other:?}")),
         };
         let is_over = matches!(&outcome, Outcome::Received(Ok(0), _));
+        let place =
+            if link.kind == Kind::Datagrams { link.model_of(number, &outcome) } else { None };
         let tray = outcome.into_buffer();
         if tray.is_some() != sort.has_buffer() {
             fail(&format!("the buffer of operation {number} did not come back"));
@@ -895,7 +927,7 @@ impl World {
         drop(tray);
         let mut log = self.ledger.log();
         let op = &mut log.ops[number];
-        op.bytes = first.map(|first| (first, count));
+        op.bytes = place.or(first.map(|first| (first, count)));
         let (key, was, earliest) = (op.key, op.sort, op.earliest);
         drop(log);
         if key != link.key || sort != was {
@@ -910,6 +942,8 @@ impl World {
             }
             // Expected: a socket is not a file.
             Some(ErrorKind::Other) if sort == Sort::Write => {}
+            // One of its datagrams can't be sent.
+            Some(ErrorKind::WrongKernel) if sort == Sort::SendMany => {}
             // A client has reset its connection, or the connect's address is unused.
             Some(ErrorKind::Other) if link.kind == Kind::Listener || sort == Sort::Connect => {}
             // The registration was forgotten, or the peer is gone.
@@ -1031,8 +1065,8 @@ impl World {
     }
 
     /// Checks that the bytes of each send are contiguous in what the peers received. Drops all
-    /// clients.
-    pub(crate) fn check_links(&self) {
+    /// clients. `has_all` means that the outcomes of all operations are known.
+    pub(crate) fn check_links(&self, has_all: bool) {
         let clients = std::mem::take(&mut self.ledger.log().clients);
         drop(clients);
         for link in self.links.lock().unwrap().iter() {
@@ -1046,6 +1080,9 @@ impl World {
                     fail(&format!("sends of key {} interleave: {received:?}", link.key));
                 }
                 former = *byte;
+            }
+            if link.kind == Kind::Datagrams {
+                link.model.check(link.key, has_all);
             }
         }
     }
@@ -1064,11 +1101,39 @@ impl Link {
         match (self.kind, start.send) {
             (Kind::Listener, _) => Sort::Accept,
             (Kind::Stream, _) if !self.is_connected.load(SeqCst) => Sort::Connect,
-            (Kind::Stream, _) if start.on_file => Sort::Write,
+            (Kind::Stream, _) if start.other => Sort::Write,
+            (Kind::Datagrams, None) if start.other => Sort::ReceiveMany,
+            (Kind::Datagrams, Some(_)) if start.other => Sort::SendMany,
             (Kind::Datagrams, None) => Sort::ReceiveFrom,
             (Kind::Stream, None) => Sort::Receive,
             (Kind::Stream | Kind::Datagrams, Some(_)) => Sort::Send,
         }
+    }
+
+    /// Passes the outcome of an operation on a datagram socket to the model. Returns the place of
+    /// the bytes of a receive of many.
+    fn model_of(&self, number: usize, outcome: &Outcome<Tray>) -> Option<(usize, usize)> {
+        match outcome {
+            Outcome::ReceivedFrom(result, tray) => {
+                let error = result.as_ref().err().map(|error| error.kind());
+                if error.is_none() || error == Some(ErrorKind::Truncated) {
+                    let is_cut = error.is_some();
+                    self.model.received(number, &tray.bytes, tray.bytes.capacity(), is_cut);
+                }
+            }
+            Outcome::ReceivedMany(result, Tray { datagrams: Some(datagrams), .. }) => {
+                let peer = self.peer().map(|far| far.address().into());
+                return self.model.received_many(number, result, datagrams, peer.as_ref());
+            }
+            Outcome::Sent(result, tray) => {
+                self.model.sent(tray.bytes[0], tray.bytes.len(), result.is_ok());
+            }
+            Outcome::SentMany(result, Tray { bytes, datagrams: Some(datagrams), .. }) => {
+                self.model.sent_many(number, bytes[0], result, datagrams);
+            }
+            other => fail(&format!("operation {number} of datagrams has ended as {other:?}")),
+        }
+        None
     }
 
     /// Returns the peer, or `None` if there is none yet or any more.
@@ -1095,6 +1160,9 @@ impl Link {
         let mut bytes = [0; 64];
         while let Ok(read @ 1..) = far.read(&mut bytes) {
             let read = &bytes[..read];
+            if self.kind == Kind::Datagrams {
+                self.model.heard(read);
+            }
             if self.kind == Kind::Datagrams && read.iter().any(|byte| *byte != read[0]) {
                 fail(&format!("a datagram of key {} has {read:?}", self.key));
             }

@@ -169,8 +169,9 @@ pub(crate) struct Start {
     pub(crate) at_once: bool,
     /// If there is a token, arm it instead.
     pub(crate) arms: bool,
-    /// A file write. It fails when the kernel ends it, since the socket is not a file.
-    pub(crate) on_file: bool,
+    /// On a stream, a file write. It fails when the kernel ends it, since the socket is not a file.
+    /// On a datagram socket, many datagrams instead of one.
+    pub(crate) other: bool,
 }
 
 impl Start {
@@ -181,7 +182,7 @@ impl Start {
             microseconds: [None, None, None, Some(0), Some(40), Some(900), Some(5_000)][below(7)],
             at_once: below(4) == 0,
             arms: below(6) == 0,
-            on_file: below(4) == 0,
+            other: below(4) == 0,
         }
     }
 
@@ -511,7 +512,7 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
         microseconds,
         at_once,
         arms: false,
-        on_file: false,
+        other: false,
     };
     let connects = Program {
         tcp: true,

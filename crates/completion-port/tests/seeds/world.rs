@@ -1040,7 +1040,7 @@ fn run_inside(program: &Program, writes_notes: bool) {
         move || println!("{}", ledger.report())
     });
     let world = Arc::into_inner(world).unwrap();
-    world.check_links();
+    world.check_links(!program.may_leave_operations());
     let World { port, places, links, file, .. } = world;
     drop(Arc::into_inner(port).unwrap());
     drop((places, links, file));
