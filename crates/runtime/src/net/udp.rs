@@ -273,6 +273,29 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Those of the system. The datagram that failed is the first one in the batch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port_runtime::net::Datagrams;
+    ///
+    /// # use completion_port_runtime::{Runtime, net::UdpSocket};
+    /// # Runtime::new()?.block_on(async {
+    /// # let near = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let far = UdpSocket::bind("127.0.0.1:0").await?;
+    /// // `near` and `far` are bound to addresses of this machine.
+    /// let mut datagrams = Datagrams::new(8, 16);
+    /// for text in ["one", "three"] {
+    ///     assert!(datagrams.push(text.as_bytes(), Some(far.local_addr()?.into())));
+    /// }
+    /// near.send_many(&mut datagrams).await?;
+    /// assert!(datagrams.is_empty());
+    /// assert_eq!(far.recv_from(&mut [0; 16]).await?, (3, near.local_addr()?));
+    /// assert_eq!(far.recv_from(&mut [0; 16]).await?, (5, near.local_addr()?));
+    /// # Ok::<(), std::io::Error>(())
+    /// # })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn send_many(&self, datagrams: &mut Datagrams) -> io::Result<()> {
         while !datagrams.is_empty() {
             self.0.wait(Direction::Write, |socket| datagrams.send(socket)).await?;
