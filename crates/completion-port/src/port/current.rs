@@ -68,6 +68,18 @@ impl Deref for CurrentWorker {
     }
 }
 
+/// A share of the calling thread's worker, for a call that may run code of the program. Counted
+/// within the thread: an atomic count would cost as much as the lock of a port.
+pub(crate) struct OwnWorker(Rc<CurrentWorker>);
+
+impl Deref for OwnWorker {
+    type Target = Worker;
+    #[inline]
+    fn deref(&self) -> &Worker {
+        &self.0
+    }
+}
+
 impl Drop for CurrentWorker {
     fn drop(&mut self) {
         self.leave();
@@ -138,11 +150,17 @@ pub(crate) fn with_current_worker<R>(
 
 /// Returns the worker of the calling thread at the port of `engine`, if that is the port it waited
 /// on last.
-pub(crate) fn current_worker(engine: &Engine) -> Option<Arc<Worker>> {
+#[inline]
+pub(crate) fn own_worker(engine: &Engine) -> Option<OwnWorker> {
     let worker = CURRENT.try_with(|current| {
         let current = current.borrow();
         let WorkerGuard(current_worker) = current.as_ref()?;
-        current_worker.is_at(engine).then(|| Arc::clone(&current_worker.worker))
+        current_worker.is_at(engine).then(|| OwnWorker(Rc::clone(current_worker)))
     });
     worker.ok().flatten()
+}
+
+/// The same, with a share that the engine may keep.
+pub(crate) fn current_worker(engine: &Engine) -> Option<Arc<Worker>> {
+    own_worker(engine).map(|OwnWorker(current_worker)| Arc::clone(&current_worker.worker))
 }

@@ -2,7 +2,7 @@
 
 use crate::engine::Posting;
 use crate::port::Port;
-use crate::port::current::current_worker;
+use crate::port::current::own_worker;
 use crate::port::deadline::{Deadline, TimerId};
 use crate::types::error::{Refused, Result};
 
@@ -41,7 +41,7 @@ impl<K, M, B> Port<K, M, B> {
 
     /// See [`Raw::post_found`](crate::port::raw::Raw::post_found).
     pub(crate) fn post_found(&self, message: M) -> Result<(), Refused<M>> {
-        let worker = current_worker(&self.store.engine);
+        let worker = own_worker(&self.store.engine);
         self.begin_post(message, Ok).map(|posting| posting.queue_found(worker.as_deref()))
     }
 
@@ -114,7 +114,7 @@ impl<K, M, B> Port<K, M, B> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn post_after(&self, message: M) -> Result<(), Refused<M>> {
-        let worker = current_worker(&self.store.engine);
+        let worker = own_worker(&self.store.engine);
         self.begin_post(message, Ok).map(|posting| posting.put_next(worker.as_deref(), false))
     }
 
@@ -154,7 +154,7 @@ impl<K, M, B> Port<K, M, B> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn post_next(&self, message: M) -> Result<(), Refused<M>> {
-        let worker = current_worker(&self.store.engine);
+        let worker = own_worker(&self.store.engine);
         self.begin_post(message, Ok).map(|posting| posting.put_next(worker.as_deref(), true))
     }
 

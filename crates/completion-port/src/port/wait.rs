@@ -1,13 +1,12 @@
 //! The calls of a port that wait for packets, and the one that announces a blocking handler.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Waited, Worker};
+use crate::engine::{Engine, Waited};
 use crate::port::Port;
 use crate::port::batch::Batch;
 use crate::port::changes::Changes;
-use crate::port::current::{current_worker, take_worker};
+use crate::port::current::{OwnWorker, own_worker, take_worker};
 use crate::port::packets::Packets;
 use crate::state::moment::Moment;
 use crate::types::error::{Call, Error, ErrorKind, Result};
@@ -154,14 +153,13 @@ impl<K, M, B> Port<K, M, B> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
-        struct Blocked<'e>(&'e Engine, Arc<Worker>);
+        struct Blocked<'e>(&'e Engine, OwnWorker);
         impl Drop for Blocked<'_> {
             fn drop(&mut self) {
                 self.0.end_blocking(&self.1);
             }
         }
-        let worker =
-            if self.store.engine.forked() { None } else { current_worker(&self.store.engine) };
+        let worker = if self.store.engine.forked() { None } else { own_worker(&self.store.engine) };
         let blocked = worker
             .filter(|worker| self.store.engine.begin_blocking(worker))
             .map(|worker| Blocked(&self.store.engine, worker));

@@ -3,7 +3,7 @@
 use crate::engine::{EndReason, Name, Plan, Step};
 use crate::memory::cells::Cell;
 use crate::memory::trace::traces_packets;
-use crate::port::current::{current_worker, with_current_worker};
+use crate::port::current::{own_worker, with_current_worker};
 use crate::port::deadline::Deadline;
 use crate::port::operation::attempt::{AttemptTarget, unload};
 use crate::port::operation::data::Brings;
@@ -139,7 +139,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
                 Ok((
                     op_index,
                     name,
-                    store.attempt_shared(cell, &op_ref, current_worker(engine).as_deref().into()),
+                    store.attempt_shared(cell, &op_ref, own_worker(engine).as_deref().into()),
                 ))
             }
             Ok(step) => Ok((op_index, name, step)),

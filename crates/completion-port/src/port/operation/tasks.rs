@@ -4,7 +4,7 @@ use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{EndReason, Engine, OpRef, Step, Worker};
 use crate::memory::cells::Cell;
 use crate::memory::trace::traces_packets;
-use crate::port::current::{current_worker, with_current_worker};
+use crate::port::current::{own_worker, with_current_worker};
 use crate::port::operation::{Detail, OpData, Operation, SharedId, Started};
 use crate::port::raw::{self, Ending, Task};
 use crate::port::{Port, Store};
@@ -53,7 +53,7 @@ impl<K, B: Buffer> Store<K, B> {
             has_gone_on = true;
             let cell = self.operations.at(op_index);
             let op_ref = engine.op_ref(op_index);
-            let worker = current_worker(engine);
+            let worker = own_worker(engine);
             let step = match engine.turn(&op_ref, worker.as_deref().into()) {
                 Step::Try => self.attempt_task(cell, &op_ref, worker.as_deref()),
                 step => step,

@@ -55,7 +55,7 @@ use std::time::Duration;
 use crate::engine::{DeferredWork, name_parts};
 use crate::port::Port;
 use crate::port::batch::Batch;
-use crate::port::current::current_worker;
+use crate::port::current::own_worker;
 use crate::port::operation::{SharedId, Started};
 use crate::port::packets::Packets;
 pub use crate::port::raw::file_task::{
@@ -581,7 +581,7 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
     /// ```
     #[inline]
     pub fn has_packets(self, batch: &mut Batch) -> Result<bool> {
-        let own = current_worker(self.port.engine());
+        let own = own_worker(self.port.engine());
         let mut look = || self.port.engine().has_packets(own.as_deref(), &mut batch.scratch);
         loop {
             let found = look()?;
