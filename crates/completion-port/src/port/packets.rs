@@ -329,6 +329,14 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         mut made: Option<K>,
     ) -> Option<Option<Packet<'p, K, M, B>>> {
         let engine = self.port.engine();
+        if first == NIL {
+            // As in `next_other`. `made` is a clone of a taken node's key, and none was taken.
+            match engine.next_without_turn(worker) {
+                Some(Taken::Posted(cell)) => return Some(Some(self.posted(cell, worker))),
+                Some(Taken::Operation(op_index)) => return Some(self.operation(op_index, worker)),
+                _ => {}
+            }
+        }
         let mut key = None;
         let taken = engine.next_by(worker, first, |index, slot| {
             let clone = made.take().unwrap_or_else(|| self.clone_key(index));
