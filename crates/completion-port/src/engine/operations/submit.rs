@@ -283,6 +283,11 @@ impl Operations {
         }
         let (index, generation) = name_parts(name);
         let (slot, _) = self.known(name)?;
+        if !slot.word().may_be_ready(direction.facts()) {
+            // Read without the lock: the start that follows decides. A receive that waits, as most
+            // do on a connection that answers requests, then takes the entry's lock once.
+            return None;
+        }
         // If there is no memory for the entry, the start that follows fails with that error.
         let entry = self.entry_with_timer(index, Call::Receive).ok()?;
         let mut queues = entry.lock();
