@@ -53,6 +53,8 @@ pub(crate) struct Queue {
     /// no loom model sets it, so it is an atomic of the standard library, which keeps the models
     /// small.
     has_fault: std::sync::atomic::AtomicBool,
+    /// Whether tasks are deferred, for threads without the lock. Changed with the lock held.
+    has_deferred: AtomicBool,
     hub: Mutex<Hub>,
     /// Created when a program first measures how long packets are queued.
     delays: OnceLock<Box<Delays>>,
@@ -76,6 +78,7 @@ impl Queue {
             advised: AtomicU32::new(Advice::ALL),
             has_tasks: AtomicBool::new(false),
             has_fault: std::sync::atomic::AtomicBool::new(false),
+            has_deferred: AtomicBool::new(false),
             hub: Mutex::new(hub),
             delays: OnceLock::new(),
         }

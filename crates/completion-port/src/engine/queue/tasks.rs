@@ -3,7 +3,7 @@
 //! The node of a task does not enter the queue. It is deferred, and the thread that found it
 //! carries the task out when it holds no lock.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::Queue;
 use super::lists::{Flags, Lists};
@@ -32,13 +32,19 @@ impl Queue {
         is_op(node) && self.nodes().op_at(node & !OP).is_task()
     }
 
+    /// Whether a node is a task's, which is deferred and not queued.
+    #[inline]
+    pub(in crate::engine) fn is_deferrable(&self, node: Node) -> bool {
+        self.has_tasks.load(Acquire) && self.is_task(node)
+    }
+
     /// Defers a node if it is a task's. Returns whether it did. The caller holds no lock.
     #[inline]
     pub(in crate::engine) fn defer(&self, node: Node) -> bool {
-        if !self.has_tasks.load(Acquire) || !self.is_task(node) {
+        if !self.is_deferrable(node) {
             return false;
         }
-        self.lock().lists_mut().defer(self.nodes(), node);
+        self.defer_locked(self.lock().lists_mut(), node);
         true
     }
 
@@ -52,7 +58,7 @@ impl Queue {
         let mut rest = NodeList::new();
         while let Some(node) = due.pop(self.nodes()) {
             if self.is_task(node) {
-                lists.defer(self.nodes(), node);
+                self.defer_locked(lists, node);
             } else {
                 rest.push(self.nodes(), node);
             }
@@ -60,12 +66,28 @@ impl Queue {
         rest
     }
 
+    /// Defers the node of a task. The caller holds the lock.
+    pub(in crate::engine) fn defer_locked(&self, lists: &mut Lists, node: Node) {
+        lists.defer(self.nodes(), node);
+        self.has_deferred.store(true, Relaxed);
+    }
+
     /// Takes the op index of the next deferred task, which the caller carries out.
+    ///
+    /// Takes the lock only if there seems to be one. A thread sees each task that it has deferred
+    /// itself, or that it knows of by the lock. Any other is carried out by the thread that has
+    /// deferred it.
     pub(crate) fn take_deferred(&self) -> Option<u32> {
+        if !self.has_deferred.load(Relaxed) {
+            return None;
+        }
         let mut hub = self.lock();
         let node = hub.lists_mut().take_deferred(self.nodes())?;
-        if !hub.lists().flags().has(Flags::DEFERRED) && hub.lists().phase() != PortPhase::Open {
-            drop(self.end_if_over(hub));
+        if !hub.lists().flags().has(Flags::DEFERRED) {
+            self.has_deferred.store(false, Relaxed);
+            if hub.lists().phase() != PortPhase::Open {
+                drop(self.end_if_over(hub));
+            }
         }
         Some(node & !OP)
     }

@@ -108,6 +108,8 @@ impl Scratch {
 pub(super) struct Polled {
     ready: NodeList,
     recheck: NodeList,
+    /// Tasks, which make no packets.
+    tasks: NodeList,
     stale_events: usize,
     woken: bool,
 }
@@ -128,6 +130,7 @@ impl Polled {
 struct FoundNodes<'e> {
     ready: NodeListBuilder<'e>,
     recheck: NodeListBuilder<'e>,
+    tasks: NodeListBuilder<'e>,
     stale_events: usize,
 }
 
@@ -247,6 +250,7 @@ impl Engine {
         let mut found = FoundNodes {
             ready: NodeListBuilder::new(),
             recheck: NodeListBuilder::new(),
+            tasks: NodeListBuilder::new(),
             stale_events: 0,
         };
         for edge in &scratch.edges {
@@ -269,8 +273,9 @@ impl Engine {
         if found.stale_events > 0 {
             self.bring_back_all(&scratch.edges, &mut found);
         }
-        let FoundNodes { ready, recheck, stale_events } = found;
-        Polled { ready: ready.into_list(), recheck: recheck.into_list(), stale_events, woken }
+        let FoundNodes { ready, recheck, tasks, stale_events } = found;
+        let (ready, recheck, tasks) = (ready.into_list(), recheck.into_list(), tasks.into_list());
+        Polled { ready, recheck, tasks, stale_events, woken }
     }
 
     /// Polls. Returns whether that consumed a wake.
@@ -319,7 +324,7 @@ impl Engine {
             };
             is_noted = match delivery {
                 Delivery::NotifyOps(_, in_flight) => {
-                    let queue = |node| self.push_unless_task(node, &mut found.ready);
+                    let queue = |node| self.push(node, found);
                     !self.notify_ready(index, slot, in_flight, queue)
                 }
                 _ => true,
@@ -329,7 +334,7 @@ impl Engine {
                 // The edge has used up what the reactor was asked for.
                 let mut ended = self.watch_or_end(edge.name, slot);
                 while let Some(node) = ended.pop(self.nodes()) {
-                    self.push_unless_task(node, &mut found.ready);
+                    self.push(node, found);
                 }
             }
         }
@@ -387,12 +392,11 @@ impl Engine {
         ready.push(node, self.nodes().link(node));
     }
 
-    /// Queues the node of an operation. Defers it instead if the operation is a task.
+    /// Queues the node of an operation, or defers that of a task.
     #[inline]
-    fn push_unless_task<'e>(&'e self, node: Node, ready: &mut NodeListBuilder<'e>) {
-        if !self.defer(node) {
-            self.push_ready(node, ready);
-        }
+    fn push<'e>(&'e self, node: Node, found: &mut FoundNodes<'e>) {
+        let list = if self.is_deferrable(node) { &mut found.tasks } else { &mut found.ready };
+        self.push_ready(node, list);
     }
 
     /// Queues what a poll has found.
@@ -400,13 +404,16 @@ impl Engine {
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     pub(super) fn end_poll(&self, lists: &mut Lists, poll: Polled) {
-        let Polled { ready, recheck, stale_events, woken } = poll;
+        let Polled { ready, recheck, mut tasks, stale_events, woken } = poll;
         lists.end_poll(stale_events, ready.is_empty() && recheck.is_empty() && !woken);
         if lists.flags().is_any_of_queue() {
             self.note_queued(lists, &ready);
         }
         lists.append(self.nodes(), ready);
         lists.append_recheck(self.nodes(), recheck);
+        while let Some(node) = tasks.pop(self.nodes()) {
+            self.defer_locked(lists, node);
+        }
     }
 
     /// Keeps the kernel's refusal to report what is ready. The caller does not hold the lock.
