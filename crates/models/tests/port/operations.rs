@@ -48,6 +48,9 @@ struct Harbour {
     is_shared: bool,
     /// Whether an attempt that succeeds leaves open if there is more.
     may_be_more: bool,
+    /// Whether an operation that an attempt has done leaves its queue and completes in one step, as
+    /// a task does.
+    is_of_tasks: bool,
     /// By op index.
     data: [UnsafeCell<OpData>; 2],
     /// Whether the key is in its cell.
@@ -84,6 +87,7 @@ impl Harbour {
             name,
             is_shared,
             may_be_more: false,
+            is_of_tasks: false,
             data: [(); 2].map(|()| UnsafeCell::new(OpData::default())),
             key: UnsafeCell::new(true),
             done: AtomicUsize::new(0),
@@ -227,17 +231,7 @@ impl Harbour {
     /// Tries an operation on the calling thread. A token's operation that ends has also completed.
     fn attempt(&self, op_ref: &OpRef<'_>, thread: OpThread<'_>) -> Step {
         loop {
-            let attempted = self.with_data(op_ref.op_index, |data| {
-                assert!(data.is_there && !data.has_byte, "what has ended is not tried");
-                data.has_byte = self.fake.take();
-                if data.has_byte && self.may_be_more {
-                    SocketAttempt::Done(Rest::Unknown)
-                } else if data.has_byte {
-                    SocketAttempt::Done(Rest::Nothing)
-                } else {
-                    SocketAttempt::Blocked
-                }
-            });
+            let attempted = self.attempt_once(op_ref.op_index);
             if !self.is_shared && self.engine.tried_and_completed(op_ref, attempted) {
                 return Step::Ends(EndReason::Done);
             }
@@ -251,6 +245,49 @@ impl Harbour {
                 step => return step,
             }
         }
+    }
+
+    fn attempt_once(&self, op_index: u32) -> SocketAttempt<Rest> {
+        self.with_data(op_index, |data| {
+            assert!(data.is_there && !data.has_byte, "what has ended is not tried");
+            data.has_byte = self.fake.take();
+            if data.has_byte && self.may_be_more {
+                SocketAttempt::Done(Rest::Unknown)
+            } else if data.has_byte {
+                SocketAttempt::Done(Rest::Nothing)
+            } else {
+                SocketAttempt::Blocked
+            }
+        })
+    }
+
+    /// Carries out an operation as the port does with a task. Returns why it has ended, if it has.
+    fn carry_out(&self, op_index: u32, worker: &Worker) -> Option<EndReason> {
+        let op_ref = self.engine.op_ref(op_index);
+        let mut step = self.engine.turn(&op_ref, Some(worker).into());
+        while step == Step::Try {
+            let attempted = self.attempt_once(op_index);
+            if attempted.is_over() {
+                self.clone_key();
+                self.count(op_index, EndReason::Done);
+                self.engine.complete_done(&op_ref, attempted, Some(worker));
+                return Some(EndReason::Done);
+            }
+            step = self.engine.tried(&op_ref, attempted, Some(worker).into());
+        }
+        let Step::Ends(reason) = step else { return None };
+        self.clone_key();
+        self.count(op_index, reason);
+        self.engine.complete_unseen(op_index, Some(worker));
+        Some(reason)
+    }
+
+    /// Takes an operation that has ended for this reason out of its cell.
+    fn count(&self, op_index: u32, reason: EndReason) {
+        let OpData { has_byte, .. } = self.unload(op_index);
+        assert_eq!(has_byte, reason == EndReason::Done, "{reason:?}");
+        self.packets.fetch_add(1, SeqCst);
+        self.done.fetch_add(usize::from(has_byte), SeqCst);
     }
 
     /// Takes the next available packet.
@@ -288,6 +325,11 @@ impl Harbour {
     }
 
     fn take_operation(&self, op_index: u32, worker: &Worker) -> Option<EndReason> {
+        if self.is_of_tasks {
+            let ended = self.carry_out(op_index, worker);
+            self.engine.count_operation(worker, ended.is_some());
+            return ended;
+        }
         let op_ref = self.engine.op_ref(op_index);
         let thread = OpThread::in_wait(worker, 4, 1);
         let step = match self.engine.turn(&op_ref, thread) {
@@ -1122,6 +1164,66 @@ fn what_is_tried_without_a_record_does_not_outlive_its_registration() {
             assert_eq!(harbour.engine.snapshot().registered, 0, "the key is given back");
         });
     }
+}
+
+/// A port whose operations are carried out as tasks.
+fn of_tasks() -> Arc<Harbour> {
+    Arc::new(Harbour { is_of_tasks: true, ..Harbour::made(engine(1), true) })
+}
+
+/// Two threads carry out two tasks. The next task's edge may come while the first one completes.
+#[test]
+fn a_task_that_is_done_is_followed_by_the_next_one() {
+    explore_within(2, || {
+        let harbour = of_tasks();
+        harbour.share(Moment::NEVER, None).unwrap();
+        harbour.share(Moment::NEVER, None).unwrap();
+        let take_one = |harbour: &Harbour| {
+            let seen = harbour.take_one();
+            harbour.fake.arrive();
+            seen
+        };
+        harbour.fake.arrive();
+        let other = spawn(&harbour, take_one);
+        assert_eq!(take_one(&harbour), Some(Seen::Done(EndReason::Done)));
+        assert_eq!(other.join().unwrap(), Some(Seen::Done(EndReason::Done)));
+        assert_eq!(harbour.done.load(SeqCst), 2);
+    });
+}
+
+/// A task that is cancelled while it is tried has been done or cancelled, and the next one is done.
+#[test]
+fn a_task_that_is_done_is_not_cancelled_as_well() {
+    explore_within(2, || {
+        let harbour = of_tasks();
+        let first = harbour.share(Moment::NEVER, None).unwrap();
+        harbour.fake.arrive();
+        let other = spawn(&harbour.engine, move |engine| engine.cancel_operation(first).unwrap());
+        let seen = harbour.take_one();
+        // A cancel that comes during the attempt is too late if that succeeds.
+        let was_asked = other.join().unwrap();
+        match seen {
+            Some(Seen::Done(EndReason::Cancelled)) => assert!(was_asked),
+            seen => assert_eq!(seen, Some(Seen::Done(EndReason::Done))),
+        }
+        assert!(!harbour.engine.cancel_operation(first).unwrap(), "it has completed");
+        assert_eq!(harbour.packets.load(SeqCst), 1);
+    });
+}
+
+/// The last task gives the key back, whenever the registration ends.
+#[test]
+fn a_task_that_is_done_does_not_outlive_its_registration() {
+    explore_within(2, || {
+        let harbour = of_tasks();
+        harbour.share(Moment::NEVER, None).unwrap();
+        harbour.fake.arrive();
+        let closer = spawn(&harbour.engine, |engine| engine.shut_down().unwrap());
+        harbour.serve();
+        closer.join().unwrap();
+        assert_eq!(harbour.packets.load(SeqCst), 1);
+        assert_eq!(harbour.engine.snapshot().registered, 0, "the key is given back");
+    });
 }
 
 impl Harbour {

@@ -1,12 +1,13 @@
 //! How an operation ends: its packet is taken, it is cancelled, or its deadline passes.
 
 use super::{OpRef, Operations};
+use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::context::{Name, name_parts};
 use crate::engine::queue::{Lists, OpThread};
 use crate::engine::worker::Worker;
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::operations::{EndReason, Op, OpEntry, OpTable};
+use crate::state::operations::{EndReason, Op, OpEntry, OpTable, Tried};
 use crate::state::queue::{NodeList, OP};
 use crate::state::slot::{Slot, SlotStep};
 use crate::state::timers::SlotTimer;
@@ -74,6 +75,38 @@ impl Operations {
         let next =
             if queues.complete(op) { self.slot(index).complete_last() } else { SlotStep::Nothing };
         drop(queues);
+        self.stop_awaiting(op);
+        self.free_op(op_index, worker);
+        self.follow(next, index, None);
+    }
+
+    /// Completes a task that an attempt of the calling thread has done, and whose end was called.
+    ///
+    /// `worker` is the thread's. The task leaves its queue and completes in one step, as a [direct
+    /// attempt](Operations::try_directly) does.
+    pub(crate) fn complete_done(
+        &self,
+        op_ref: &OpRef<'_>,
+        attempt: SocketAttempt<Rest>,
+        worker: Option<&Worker>,
+    ) {
+        let OpRef { op_index, index, op, slot, entry } = *op_ref;
+        debug_assert!(!op.is_lone(), "a task has no token");
+        let dry = matches!(attempt, SocketAttempt::Done(Rest::Nothing)) && slot.word().is_plain();
+        let poll = self.current_poll();
+        let (name, direction) = (op_ref.registration(), op.direction());
+        let mut queues = entry.lock();
+        let done = Tried::Done { dry };
+        let (_, follow_up) = queues.tried(self.nodes(), slot, op_index | OP, done, poll);
+        // If another operation waits or is due, this one is not the last, so the registration
+        // continues. If the slot's node is to be queued, this thread owns it, and the slot stays.
+        let is_blocked = queues.blocked().has(direction.facts());
+        let next = if queues.complete(op) { slot.complete_last() } else { SlotStep::Nothing };
+        drop(queues);
+        if is_blocked {
+            self.watch_for(name, slot, direction);
+        }
+        self.see_to(follow_up, index, worker.into());
         self.stop_awaiting(op);
         self.free_op(op_index, worker);
         self.follow(next, index, None);

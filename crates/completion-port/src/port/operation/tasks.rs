@@ -139,10 +139,8 @@ impl Drop for Completion<'_, '_> {
             // The task's end has forked, and this is the child.
             return;
         }
-        let op_index = self.op_ref.op_index;
         // It is done, even if it was cancelled meanwhile.
-        let _ = self.engine.tried(self.op_ref, self.attempt, self.worker.into());
-        self.engine.complete_unseen(op_index, self.worker);
+        self.engine.complete_done(self.op_ref, self.attempt, self.worker);
     }
 }
 
