@@ -13,7 +13,7 @@ use testkit::SOON;
 type Message = (usize, Option<usize>);
 
 fn bytes(number: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (number * 31 + at) as u8).collect()
+    (0..len).map(|at| (number * 31 + at).to_le_bytes()[0]).collect()
 }
 
 /// Returns the datagrams of a message.
