@@ -1,12 +1,14 @@
 //! Many datagrams with one system call: recvmmsg(2) and sendmmsg(2), with segments (`UDP_SEGMENT`,
 //! `UDP_GRO`) and explicit congestion notification.
 
+mod name;
+
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::sys::unix::address::RawName;
+use self::name::RawName;
 use crate::sys::unix::errors::repeat;
 use crate::sys::unix::options::{Code, last_code, number};
 use crate::sys::unix::sockets::{ReceivePart, SENDING, fault, message};

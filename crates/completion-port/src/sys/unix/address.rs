@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::offset_of;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net;
@@ -90,7 +90,7 @@ impl From<net::SocketAddr> for Address {
 }
 
 /// The size of `struct sockaddr_storage`, which has room for every address.
-const SIZE: usize = size_of::<libc::sockaddr_storage>();
+pub(in crate::sys) const SIZE: usize = size_of::<libc::sockaddr_storage>();
 
 /// The offset of the name of an `AF_UNIX` socket.
 const NAME: usize = offset_of!(libc::sockaddr_un, sun_path);
@@ -115,7 +115,7 @@ const _: () = {
     assert!(FAMILY + size_of::<libc::sa_family_t>() == 2);
 };
 
-fn length(len: usize) -> libc::socklen_t {
+pub(in crate::sys) fn length(len: usize) -> libc::socklen_t {
     libc::socklen_t::try_from(len).unwrap_or(libc::socklen_t::MAX)
 }
 
@@ -185,62 +185,6 @@ impl RawAddress {
     }
 }
 
-/// An address in the same layout, of which only the bytes that were written are initialized.
-#[repr(C, align(8))]
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for many datagrams at once"))]
-pub(in crate::sys) struct RawName([MaybeUninit<u8>; SIZE]);
-
-const _: () = assert!(align_of::<RawName>() >= align_of::<libc::sockaddr_storage>());
-
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "for many datagrams at once"))]
-impl RawName {
-    /// The room for a name.
-    #[allow(clippy::cast_possible_truncation, reason = "it is small")]
-    pub(in crate::sys) const SIZE: libc::socklen_t = size_of::<Self>() as libc::socklen_t;
-
-    /// Writes an address and returns its length. Fails as [`RawAddress::of`] does.
-    #[inline]
-    pub(in crate::sys) fn put(
-        place: &mut MaybeUninit<Self>,
-        address: &Address,
-    ) -> Result<libc::socklen_t, Fault> {
-        let place = place.as_mut_ptr().cast::<u8>();
-        if let AddressKind::Ip(address) = &address.0 {
-            let (bytes, len) = of_ip(address);
-            // SAFETY: a copy requires that the source is valid for reads, and the destination for
-            // writes, of that many bytes, and that they do not overlap.
-            // - valid: both have room for all bytes of an IPv6 address;
-            // - no overlap: the source is a local.
-            unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-            return Ok(length(len));
-        }
-        let raw = RawAddress::of(address)?;
-        // SAFETY: as above; both have room for every address.
-        unsafe { place.copy_from_nonoverlapping(raw.bytes.as_ptr(), SIZE) };
-        Ok(raw.len())
-    }
-
-    /// Returns the address, as [`RawAddress::address`] does.
-    ///
-    /// # Safety
-    ///
-    /// The system has written an address to this room and `len` as its length, which may exceed the
-    /// room.
-    #[inline]
-    pub(in crate::sys) unsafe fn address(
-        name: &MaybeUninit<Self>,
-        len: libc::socklen_t,
-    ) -> Option<Address> {
-        let len = usize::try_from(len).unwrap_or(SIZE).min(SIZE);
-        // SAFETY: a slice from a pointer requires `len` initialized bytes, which nothing writes
-        // while it lives.
-        // - initialized: the caller ensures that the system has written that many, and the room has
-        //   that many;
-        // - nothing writes: the name is borrowed.
-        read(unsafe { std::slice::from_raw_parts(name.as_ptr().cast::<u8>(), len) })
-    }
-}
-
 /// Returns the first bytes of an address of this family and length.
 fn head(family: i32, len: usize) -> [u8; 2] {
     let mut head = [0; 2];
@@ -253,11 +197,11 @@ fn head(family: i32, len: usize) -> [u8; 2] {
 }
 
 /// The size of an internet address: `struct sockaddr_in6`, the longer one.
-const IP_SIZE: usize = size_of::<libc::sockaddr_in6>();
+pub(in crate::sys) const IP_SIZE: usize = size_of::<libc::sockaddr_in6>();
 
 /// Returns the bytes of an internet address and its length.
 #[inline]
-fn of_ip(address: &SocketAddr) -> ([u8; IP_SIZE], usize) {
+pub(in crate::sys) fn of_ip(address: &SocketAddr) -> ([u8; IP_SIZE], usize) {
     const IN: usize = size_of::<libc::sockaddr_in>();
     let mut bytes = [0; IP_SIZE];
     let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
@@ -284,7 +228,7 @@ fn of_ip(address: &SocketAddr) -> ([u8; IP_SIZE], usize) {
 
 /// Reads an address that the system has written.
 #[inline]
-fn read(bytes: &[u8]) -> Option<Address> {
+pub(in crate::sys) fn read(bytes: &[u8]) -> Option<Address> {
     let known = WrittenAddress(bytes);
     let family = libc::sa_family_t::from_ne_bytes(known.at(FAMILY)?);
     match i32::from(family) {
