@@ -10,7 +10,7 @@ use crate::linux::file::File;
 use crate::linux::numbers::{self, Associated, Line, Number};
 use crate::linux::object::{self, Object};
 use crate::linux::port::CompletionPort;
-use crate::linux::{descriptors, driver, flights, last, registrations, sockets};
+use crate::linux::{descriptors, driver, file_operations, last, registrations, sockets};
 
 /// The operations to which an association applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ pub(crate) fn close(handle: Handle) -> Result<(), u32> {
     // The last share is given up here, where nothing is locked.
     let closed = handles::close(handle)?;
     if let Some(Object::File(file)) = &closed {
-        flights::let_go(file);
+        file_operations::let_go(file);
         return Ok(());
     }
     drop(closed);

@@ -3,7 +3,7 @@
 //!
 //! The descriptor is associated with a port that belongs to the library and at which its threads wait, so these are ordinary
 //! packets. As many threads run as there are processors, and one more for each that blocks. A function may begin operations,
-//! run for long, and wait for another function: [`Crew`] decides how many threads there are.
+//! run for long, and wait for another function: [`PoolSize`] decides how many threads there are.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -15,7 +15,7 @@ use crate::abi::{Entry, Handle};
 use crate::errors::{code, guarded, set_last, succeeds};
 use crate::handles::{self, open_port, usable_port};
 use crate::linux::associations::Counts;
-use crate::linux::crew::Crew;
+use crate::linux::pool_size::PoolSize;
 use crate::linux::process::Own;
 use crate::linux::status::code_in_win32;
 use crate::linux::waiting;
@@ -68,7 +68,7 @@ impl Io {
     fn idle(&self) -> usize {
         let file: Handle = std::ptr::without_provenance_mut(self.file);
         if let Ok(file) = object::file(file) {
-            return file.lock().flights.values().filter(|it| !it.is_cancelled).count();
+            return file.lock().operations.values().filter(|it| !it.is_cancelled).count();
         }
         let Ok(descriptor) = RawFd::try_from(self.file) else { return 0 };
         let Some(number) = numbers::find(descriptor) else { return 0 };
@@ -77,7 +77,7 @@ impl Io {
             // It is closed.
             return 0;
         }
-        state.flights.values().filter(|it| !it.is_called_off).count()
+        state.operations.values().filter(|it| !it.is_called_off).count()
     }
 }
 
@@ -89,7 +89,7 @@ const REST: Duration = Duration::from_secs(20);
 /// Of one process.
 struct Pool {
     port: OnceLock<usize>,
-    crew: Crew,
+    pool_size: PoolSize,
     /// One for each function. Never freed.
     routines: Mutex<Vec<&'static Binding>>,
 }
@@ -98,7 +98,11 @@ static POOL: Own<Pool> = Own::new(begin_child);
 
 fn pool() -> &'static Pool {
     POOL.get(|_| {
-        Box::new(Pool { port: OnceLock::new(), crew: Crew::new(MOST), routines: Mutex::default() })
+        Box::new(Pool {
+            port: OnceLock::new(),
+            pool_size: PoolSize::new(MOST),
+            routines: Mutex::default(),
+        })
     })
 }
 
@@ -124,7 +128,7 @@ fn port() -> Result<Handle, u32> {
         let _ = handles::close(port);
         return Err(code::NO_SYSTEM_RESOURCES);
     }
-    pool.crew.keep();
+    pool.pool_size.keep();
     let _ = usable_port(port)?.counts.set(count_call);
     let _ = pool.port.set(address);
     Ok(port)
@@ -133,13 +137,13 @@ fn port() -> Result<Handle, u32> {
 impl Pool {
     /// Starts another thread, unless there are enough. Returns whether it was started.
     fn start_thread(&'static self, port: usize) -> bool {
-        if !self.crew.add() {
+        if !self.pool_size.add() {
             return false;
         }
         let was_started = driver::spawn("cp-pool", move || self.serve(port)).is_ok();
         if !was_started {
-            self.crew.work();
-            self.crew.remove();
+            self.pool_size.work();
+            self.pool_size.remove();
         }
         was_started
     }
@@ -148,7 +152,7 @@ impl Pool {
     /// may have refused, or the limit may have been raised since.
     fn reinforce(&'static self) {
         if let Some(port) = self.port.get()
-            && self.crew.is_at_work()
+            && self.pool_size.is_at_work()
         {
             self.start_thread(*port);
         }
@@ -163,7 +167,7 @@ impl Pool {
                 Entry { key: 0, overlapped: std::ptr::null_mut(), internal: 0, bytes: 0 };
             // It counts as waiting since it was to be started.
             if !std::mem::take(&mut is_new) {
-                self.crew.rest();
+                self.pool_size.rest();
             }
             // SAFETY: `take` demands room for that many entries.
             // - there is room for one.
@@ -172,15 +176,15 @@ impl Pool {
             match taken {
                 Ok(_) => {
                     // If the system refuses to start it, the next thread or the next work tries again.
-                    let _ = self.crew.work() && self.start_thread(address);
+                    let _ = self.pool_size.work() && self.start_thread(address);
                     drop(port);
                     call(&entry);
                 }
-                Err(code::WAIT_TIMEOUT) if self.crew.leave() => return,
+                Err(code::WAIT_TIMEOUT) if self.pool_size.leave() => return,
                 Err(code::WAIT_TIMEOUT) => {}
                 Err(_) => {
-                    self.crew.work();
-                    self.crew.remove();
+                    self.pool_size.work();
+                    self.pool_size.remove();
                     return;
                 }
             }
@@ -278,7 +282,7 @@ pub unsafe extern "C" fn cp_queue_work(
             return Err(code::INVALID_PARAMETER);
         }
         if flags >> LIMIT_AT != 0 {
-            pool().crew.limit((flags >> LIMIT_AT) as usize);
+            pool().pool_size.limit((flags >> LIMIT_AT) as usize);
         }
         queue_work(function, context)
     })

@@ -8,29 +8,29 @@ use crate::errors::{code, succeeds};
 use crate::linux::numbers::{self, InFlight};
 use crate::linux::operations::open_descriptor;
 use crate::linux::waits::this_thread;
-use crate::linux::{flights, object, registrations};
+use crate::linux::{file_operations, object, registrations};
 
 /// Cancels operations of a number: the one with this OVERLAPPED or all, those of this thread or of any. Returns how many
 /// there were.
 fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usize {
     let Some(number) = numbers::find(descriptor) else { return 0 };
-    let cancel = |flight: &mut InFlight| {
-        flight.is_called_off = true;
-        *flight
+    let cancel = |operation: &mut InFlight| {
+        operation.is_called_off = true;
+        *operation
     };
     let meant: Vec<_> = {
         let mut state = number.lock();
-        let flights = &mut state.flights;
+        let operations = &mut state.operations;
         match address {
-            Some(address) => flights.get_mut(address).map(cancel).into_iter().collect(),
+            Some(address) => operations.get_mut(address).map(cancel).into_iter().collect(),
             None => {
-                let all = flights.values_mut();
+                let all = operations.values_mut();
                 let own = all.filter(|it| thread.is_none_or(|wanted| it.thread == wanted));
                 own.map(cancel).collect()
             }
         }
     };
-    meant.into_iter().filter(|flight| registrations::cancel(*flight)).count()
+    meant.into_iter().filter(|operation| registrations::cancel(*operation)).count()
 }
 
 /// Cancels the operations that the calling thread has started on a descriptor: `CancelIo`.
@@ -38,7 +38,7 @@ fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usi
 pub extern "C" fn cp_cancel_own(file: Handle) -> c_int {
     succeeds(|| {
         if let Ok(file) = object::file(file) {
-            flights::cancel(&file, None, Some(this_thread()));
+            file_operations::cancel(&file, None, Some(this_thread()));
         } else {
             cancel(open_descriptor(file)?, None, Some(this_thread()));
         }
@@ -52,7 +52,7 @@ pub extern "C" fn cp_cancel(file: Handle, overlapped: *mut c_void) -> c_int {
     succeeds(|| {
         let address = (!overlapped.is_null()).then(|| overlapped.addr());
         let count = match object::file(file) {
-            Ok(file) => flights::cancel(&file, address, None),
+            Ok(file) => file_operations::cancel(&file, address, None),
             Err(_) => cancel(open_descriptor(file)?, address, None),
         };
         if count == 0 { Err(code::NOT_FOUND) } else { Ok(()) }

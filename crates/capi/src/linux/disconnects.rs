@@ -120,7 +120,7 @@ impl Disconnecting {
         let mut state = number.lock();
         // A thread that closes the socket first removes its operations from the entry, with the lock held.
         let is_closed =
-            self.overlapped.is_some_and(|overlapped| !state.flights.contains(overlapped));
+            self.overlapped.is_some_and(|overlapped| !state.operations.contains(overlapped));
         if is_closed
             || state.is_closing(descriptor)
             || descriptors::identity(descriptor) != self.identity

@@ -181,13 +181,13 @@ impl Driver {
     fn unattended(&self) -> (Vec<Arc<CompletionPort>>, bool) {
         let mut watched = self.watched();
         watched.retain(|port| {
-            if port.has_flights() {
+            if port.has_operations() {
                 return true;
             }
             port.is_watched.store(false, SeqCst);
             // A thread that starts an operation first counts it, then checks whether the port is
             // watched.
-            port.has_flights() && !port.is_watched.swap(true, SeqCst)
+            port.has_operations() && !port.is_watched.swap(true, SeqCst)
         });
         let unattended = watched.iter().filter(|port| port.is_unattended()).cloned().collect();
         (unattended, !watched.is_empty())

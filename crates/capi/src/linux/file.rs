@@ -52,7 +52,7 @@ pub(crate) struct State {
     /// Shared by operations that began without an association.
     pub(crate) later: Option<Arc<Later>>,
     /// By the addresses of their OVERLAPPEDs.
-    pub(crate) flights: ByAddress<InFlight>,
+    pub(crate) operations: ByAddress<InFlight>,
     /// Its handle was closed; a thread may have looked it up before. Set only for files without
     /// positions.
     pub(crate) is_closed: bool,

@@ -2,7 +2,7 @@
 //! OVERLAPPED.
 //!
 //! The calling thread reads data in the page cache immediately. Everything else with an OVERLAPPED
-//! continues as a [flight](crate::linux::flights).
+//! continues as an [operation](crate::linux::operations).
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -17,7 +17,9 @@ use crate::abi::{Handle, Overlapped};
 use crate::errors::{code, cp_last_error, guarded, set_last};
 use crate::handles;
 use crate::linux::file::{File, seek};
-use crate::linux::flights::{Flight, Packet, Ticket, Transfer, hand_over, tasks};
+use crate::linux::file_operations::{
+    FileOperation, Packet, Recipients, Transfer, hand_over, tasks,
+};
 use crate::linux::object;
 use crate::linux::operations::{SKIP_EVENT_ON_HANDLE, SKIP_PACKET_ON_SUCCESS, Start, start};
 use crate::linux::port::{Begun, Told};
@@ -64,7 +66,7 @@ unsafe fn begin(
     let address = place.as_ptr().addr();
     let packet = {
         let mut state = file.lock();
-        if state.flights.contains_key(&address) {
+        if state.operations.contains_key(&address) {
             return Err(code::INVALID_PARAMETER);
         }
         let port = |(port, key)| Some((handles::port_named(port)?, key));
@@ -85,20 +87,20 @@ unsafe fn begin(
     }
     overlapped.bytes.store(0, Relaxed);
     overlapped.status.store(status::PENDING as usize, Release);
-    let ticket = Ticket { overlapped: place, file, event, signal, packet };
+    let recipients = Recipients { overlapped: place, file, event, signal, packet };
     let mut before = 0;
     let mut ended = (transfer.count == 0).then_some(status::SUCCESS);
-    if ended.is_none() && transfer.is_read && ticket.file.reads_now.load(Relaxed) {
+    if ended.is_none() && transfer.is_read && recipients.file.reads_now.load(Relaxed) {
         // SAFETY: a slice from a pointer demands that many bytes there, which nothing else uses
         // meanwhile.
         // - the program lends them to the operation, which the back end does not have yet.
         let room = unsafe { std::slice::from_raw_parts_mut(transfer.place.cast(), transfer.count) };
-        let (came, now) = tasks.read_now(&*ticket.file, position, room);
+        let (came, now) = tasks.read_now(&*recipients.file, position, room);
         before = came;
         match now {
-            ReadNow::Done => ended = Some(transfer.ended_well(&ticket.file, before)),
+            ReadNow::Done => ended = Some(transfer.ended_well(&recipients.file, before)),
             ReadNow::Waits => {}
-            ReadNow::Never => ticket.file.reads_now.store(false, Relaxed),
+            ReadNow::Never => recipients.file.reads_now.store(false, Relaxed),
             ReadNow::Failed(error) => {
                 ended = Some(status::of_file(error.os_code().unwrap_or(libc::EIO)));
             }
@@ -109,7 +111,7 @@ unsafe fn begin(
             let bytes = u32::try_from(before).unwrap_or(u32::MAX);
             // Before the end is reported, after which the program may reuse the memory.
             told.write_bytes(bytes);
-            ticket.tell(ended, bytes, modes & SKIP_PACKET_ON_SUCCESS == 0);
+            recipients.tell(ended, bytes, modes & SKIP_PACKET_ON_SUCCESS == 0);
             Ok(Begun::Done)
         }
         Some(ended) => {
@@ -123,8 +125,8 @@ unsafe fn begin(
                 Some(_) => FileWork::Write,
                 None => FileWork::Append,
             };
-            let flight = Flight { ticket, transfer, before };
-            hand_over(tasks, (work, position.saturating_add(before as u64)), flight)
+            let operation = FileOperation { recipients, transfer, before };
+            hand_over(tasks, (work, position.saturating_add(before as u64)), operation)
         }
     }
 }

@@ -20,7 +20,7 @@ fn entry(descriptor: RawFd, address: usize) -> Result<&'static Number, u32> {
     if state.is_closing(descriptor) {
         return Err(code::WSAENOTSOCK);
     }
-    if state.flights.contains(address) {
+    if state.operations.contains(address) {
         return Err(code::WSAEINVAL);
     }
     Ok(number)

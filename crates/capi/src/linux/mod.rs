@@ -17,7 +17,7 @@
 //!  requests to stop        controls
 //!  the C functions         closing  sockets  options  ioctls  opening  facts  views  numbered
 //!  ports and changes       associations  changes  waiting
-//!  operations on files     flights            how they continue, end and are cancelled
+//!  operations on files     file_operations    how they continue, end and are cancelled
 //!  parts of files          fetches            that go over sockets when they have been read
 //!  several sockets         selecting          a wait until one of them is ready
 //!  objects and waits       objects            events, threads, …, as the headers have them
@@ -35,12 +35,12 @@
 //!  a program's choices     choices            settings of a socket that the system does not get
 //!  descriptions            protocols
 //!  the system              descriptors        what sort of socket a descriptor is
-//!  memory                  addresses  rooms   a map by OVERLAPPEDs; boxes that are used again
+//!  memory                  addresses  spare_memory  a map by OVERLAPPEDs; boxes that are used again
 //!  associations to come    later
 //!  pointers of programs    memory             whether there is memory
 //!  waits for a word        waits  words       also for that of an OVERLAPPED
 //!  objects of headers      foreign
-//!  types                   crew  errno  last  messages  process  status
+//!  types                   pool_size  errno  last  messages  process  status
 //! ```
 //!
 //! - [`numbers`] knows a port only by the number of its handle, so that a port's key can point into
@@ -60,7 +60,6 @@ mod choices;
 pub mod closing;
 pub mod connections;
 pub mod controls;
-mod crew;
 pub mod datagrams;
 mod descriptors;
 pub mod disconnects;
@@ -70,8 +69,8 @@ pub mod extensions;
 pub mod facts;
 mod fetches;
 mod file;
+mod file_operations;
 pub mod files;
-mod flights;
 mod foreign;
 pub mod instants;
 pub mod ioctls;
@@ -90,6 +89,7 @@ pub mod objects;
 pub mod opening;
 pub mod operations;
 pub mod options;
+mod pool_size;
 pub mod pool_work;
 pub(crate) mod port;
 mod process;
@@ -98,16 +98,16 @@ mod registered;
 pub mod registrations;
 pub mod resolving;
 pub mod results;
-mod rooms;
 pub mod selecting;
 mod sharing;
 pub mod sockets;
+mod spare_memory;
 pub(crate) mod status;
 pub mod transfers;
 pub mod transmit;
 pub mod views;
-mod visits;
 mod waitable;
 pub(crate) mod waiting;
+mod waiting_calls;
 mod waits;
 pub mod words;

@@ -27,7 +27,7 @@ use crate::linux::choices::Chosen;
 use crate::linux::descriptors;
 use crate::linux::later::Later;
 use crate::linux::process::Own;
-use crate::linux::rooms::Rooms;
+use crate::linux::spare_memory::SpareMemory;
 use crate::requests::Terms;
 
 /// The key of a registration, cloned for each packet before it is taken.
@@ -165,13 +165,13 @@ pub(crate) struct State {
     later: Option<(u64, Arc<Later>)>,
     pub(crate) line: Option<Line>,
     /// By the addresses of their OVERLAPPEDs.
-    pub(crate) flights: Few<InFlight>,
+    pub(crate) operations: Few<InFlight>,
     /// Memory of finished operations, for reuse.
-    pub(crate) rooms: Rooms,
+    pub(crate) spare_memory: SpareMemory,
     /// The accept whose connection is to replace the socket, until its end; also while it waits for
     /// first data.
     pub(crate) accept: Option<Acceptance>,
-    /// The address of a connect's OVERLAPPED. The connect is in flight while `flights` has this
+    /// The address of a connect's OVERLAPPED. The connect is in flight while `operations` has this
     /// address.
     connecting: Option<usize>,
     /// A socket that was disconnected for reuse: it may be connected without being bound.
@@ -195,7 +195,7 @@ impl State {
     /// Whether its line performs anything: the operations here, or an accept that waits for first
     /// data.
     pub(crate) fn is_in_use(&self) -> bool {
-        !self.flights.is_empty() || self.accept.is_some()
+        !self.operations.is_empty() || self.accept.is_some()
     }
 
     /// From now on it is connected.
@@ -235,7 +235,7 @@ impl State {
     pub(crate) fn is_connecting(&mut self) -> bool {
         // Everything that starts here calls this, so no other operation that reuses its OVERLAPPED
         // is mistaken for it.
-        self.connecting = self.connecting.filter(|address| self.flights.contains(*address));
+        self.connecting = self.connecting.filter(|address| self.operations.contains(*address));
         self.connecting.is_some()
     }
 
@@ -720,13 +720,13 @@ impl Number {
     /// cancelled.
     pub(crate) fn call_off(&self, accept: Acceptance) -> Option<InFlight> {
         let mut state = self.lock();
-        let flight = state.flights.get_mut(accept.overlapped)?;
-        if flight.accept != accept.name {
+        let operation = state.operations.get_mut(accept.overlapped)?;
+        if operation.accept != accept.name {
             // It has ended, and another operation uses its OVERLAPPED.
             return None;
         }
-        flight.is_called_off = true;
-        Some(*flight)
+        operation.is_called_off = true;
+        Some(*operation)
     }
 
     /// Ends the number's registration and operations. Calls `end` with its former state while the

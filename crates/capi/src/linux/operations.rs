@@ -1,7 +1,7 @@
 //! Overlapped operations of all kinds: how they start, end and are cancelled.
 //!
 //! An operation consists of a [`Work`], which the port's threads try until it is done, and a
-//! ticket: the recipients of its end, which are the OVERLAPPED, the event and the port. The thread
+//! [`Recipients`]: who is told of its end, which are the OVERLAPPED, the event and the port. The thread
 //! that ends it writes the OVERLAPPED, the status last, and never touches it afterwards: the
 //! program may free it as soon as it has seen the status. So packets contain copies of their
 //! values.
@@ -25,12 +25,12 @@ use crate::linux::errno::code_of_errno;
 use crate::linux::later::Later;
 use crate::linux::numbers::{self, Acceptance, InFlight, Key, Line, Number, Registered, State};
 use crate::linux::object;
-use crate::linux::port::{Begun, CompletionPort, Errand, Flight, Outcome, Told};
+use crate::linux::port::{Begun, BoxedOperation, CompletionPort, Outcome, PortOperation, Told};
 use crate::linux::registrations::Ended;
-use crate::linux::rooms::Emptied;
+use crate::linux::spare_memory::Emptied;
 use crate::linux::waitable::Waitable;
 use crate::linux::waits::{this_thread, wake_waiting};
-use crate::linux::{descriptors, driver, flights, registrations, status};
+use crate::linux::{descriptors, driver, file_operations, registrations, status};
 use crate::requests::Terms;
 
 /// `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS`, and `FILE_SKIP_SET_EVENT_ON_HANDLE`, which requests a
@@ -195,7 +195,7 @@ enum Packet {
 }
 
 /// The recipients of an operation's end.
-struct Ticket {
+struct Recipients {
     overlapped: NonNull<Overlapped>,
     /// The entry that has the operation, if any.
     number: &'static Number,
@@ -208,17 +208,17 @@ struct Ticket {
     tells_flags: bool,
 }
 
-// SAFETY: the ticket may be used by a thread other than its creator, although it has a pointer.
+// SAFETY: recipients may be used by a thread other than their creator, although they have a pointer.
 // - the OVERLAPPED is only written, with atomic stores, and the program keeps it valid until it has
 //   seen the end, as `start` demands.
-unsafe impl Send for Ticket {}
+unsafe impl Send for Recipients {}
 
-impl Ticket {
+impl Recipients {
     fn overlapped(&self) -> &Overlapped {
         // SAFETY: a shared reference demands a value that lives on and changes only as its type
         // allows.
         // - lives on: the program keeps it valid until it has seen the end, as `start` demands, and
-        //   the ticket is not used after that;
+        //   the recipients are not used after that;
         // - not changed: the words that are written are atomic.
         unsafe { self.overlapped.as_ref() }
     }
@@ -228,8 +228,8 @@ impl Ticket {
         if self.is_listed {
             let spare = {
                 let mut state = self.number.lock();
-                state.flights.remove(self.overlapped.as_ptr().addr());
-                emptied.and_then(|emptied| state.rooms.keep(emptied))
+                state.operations.remove(self.overlapped.as_ptr().addr());
+                emptied.and_then(|emptied| state.spare_memory.keep(emptied))
             };
             drop(spare);
         }
@@ -262,7 +262,7 @@ impl Ticket {
         // SAFETY: as in `overlapped`.
         let end = || unsafe { overlapped.as_ref() }.status.store(ended as usize, Release);
         let packet = match packet {
-            Packet::Later(later) => flights::port_of_later(&later, end),
+            Packet::Later(later) => file_operations::port_of_later(&later, end),
             Packet::To(port, key) => {
                 end();
                 Some((port.unwrap_or(carrier), key))
@@ -289,7 +289,7 @@ impl Ticket {
 struct Operation<W: Work> {
     work: W,
     /// Taken at the end.
-    ticket: Option<Ticket>,
+    recipients: Option<Recipients>,
     outcome: Outcome,
     target: Target,
     /// The socket is a TCP stream.
@@ -319,35 +319,35 @@ impl<W: Work> Operation<W> {
     /// It has ended within the call that starts it: reports the end. A packet reports a success if
     /// it `has_packet`.
     fn conclude(&mut self, has_packet: bool, told: Told) -> Begun {
-        let Some(ticket) = self.ticket.take() else { return Begun::Pending };
+        let Some(recipients) = self.recipients.take() else { return Begun::Pending };
         let (ended, outcome) = self.finish();
         if let Some(next) = self.next_behind(ended) {
-            go_on(ticket, next, outcome);
+            go_on(recipients, next, outcome);
             return Begun::Pending;
         }
         let is_success = status::is_success(ended);
         if is_success && !self.work.succeeds_by_packet() {
             // Before the end is reported: the program may reuse the memory after that.
             told.write(outcome);
-            ticket.tell(ended, outcome, has_packet, None);
+            recipients.tell(ended, outcome, has_packet, None);
             return Begun::Done;
         }
         if is_success || ended == status::CUT || self.work.fails_by_packet(outcome) {
             // As if it had waited: the notification modes do not apply.
-            ticket.tell(ended, outcome, true, None);
+            recipients.tell(ended, outcome, true, None);
             return Begun::Pending;
         }
         // Only the call reports it.
-        ticket.strike(None);
-        ticket.overlapped().status.store(ended as usize, Release);
+        recipients.strike(None);
+        recipients.overlapped().status.store(ended as usize, Release);
         failed(ended, outcome.errno)
     }
 
     /// The operation has ended in flight, with the status `ended` or by itself. Returns the values
     /// to report, unless they were reported.
-    fn land(&mut self, ended: Option<u32>) -> Option<(Ticket, u32, Outcome)> {
-        let mut ticket = self.ticket.take()?;
-        ticket.is_listed = true;
+    fn land(&mut self, ended: Option<u32>) -> Option<(Recipients, u32, Outcome)> {
+        let mut recipients = self.recipients.take()?;
+        recipients.is_listed = true;
         let (ended, outcome) = match ended {
             None => self.finish(),
             Some(ended) => {
@@ -356,18 +356,18 @@ impl<W: Work> Operation<W> {
                 (ended, self.outcome)
             }
         };
-        ticket.port.end_flight();
+        recipients.port.end_operation();
         match self.next_behind(ended) {
-            None => Some((ticket, ended, outcome)),
+            None => Some((recipients, ended, outcome)),
             Some(next) => {
-                go_on(ticket, next, outcome);
+                go_on(recipients, next, outcome);
                 None
             }
         }
     }
 }
 
-impl<W: Work> Errand for Operation<W> {
+impl<W: Work> PortOperation for Operation<W> {
     fn attempt(&mut self, descriptor: RawFd) -> Attempt {
         let Self { work, outcome, target, is_tcp, .. } = self;
         let Target { number, epoch, .. } = *target;
@@ -391,8 +391,8 @@ impl<W: Work> Errand for Operation<W> {
             Ending::Cancelled | Ending::Closed => Some(status::CANCELLED),
             Ending::Failed => Some(status::UNSUCCESSFUL),
         });
-        if let Some((ticket, ended, outcome)) = landed {
-            ticket.tell(ended, outcome, true, Some(Emptied::new(self)));
+        if let Some((recipients, ended, outcome)) = landed {
+            recipients.tell(ended, outcome, true, Some(Emptied::new(self)));
         }
     }
 
@@ -401,8 +401,8 @@ impl<W: Work> Errand for Operation<W> {
     }
 
     fn withdraw(mut self: Box<Self>) {
-        if let Some(ticket) = self.ticket.take() {
-            ticket.refuse();
+        if let Some(recipients) = self.recipients.take() {
+            recipients.refuse();
         }
     }
 }
@@ -410,8 +410,8 @@ impl<W: Work> Errand for Operation<W> {
 impl<W: Work> Drop for Operation<W> {
     fn drop(&mut self) {
         // Its port has been dropped.
-        if let Some((ticket, ended, outcome)) = self.land(Some(status::CANCELLED)) {
-            ticket.tell(ended, outcome, true, None);
+        if let Some((recipients, ended, outcome)) = self.land(Some(status::CANCELLED)) {
+            recipients.tell(ended, outcome, true, None);
         }
     }
 }
@@ -471,7 +471,7 @@ unsafe fn begin(
         *ended = Some(other);
     }
     let address = overlapped.as_ptr().addr();
-    if state.flights.contains(address) {
+    if state.operations.contains(address) {
         return Err(code::WSAEINVAL);
     }
     let connects = work.connects();
@@ -490,22 +490,22 @@ unsafe fn begin(
     let packet = if has_packet { packet(&mut state, descriptor, &line) } else { Packet::None };
     let is_listed = work.is_listed();
     let carrier = Arc::clone(&port);
-    let ticket =
-        Ticket { overlapped, number, is_listed, event, port: carrier, packet, tells_flags };
+    let recipients =
+        Recipients { overlapped, number, is_listed, event, port: carrier, packet, tells_flags };
     let has_packet = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
     let thread = this_thread();
     let in_flight = |name| InFlight { port: line.port, name, thread, accept, is_called_off: false };
     if is_listed {
-        state.flights.insert(address, in_flight(None));
+        state.operations.insert(address, in_flight(None));
     }
     if connects {
         state.begin_connect(address);
     }
     work.prepare(|| Wake { port: Arc::clone(&port), line: line.id, side });
-    port.expect_flights();
+    port.expect_operations();
     let mut operation = Operation {
         work,
-        ticket: Some(ticket),
+        recipients: Some(recipients),
         outcome: Outcome::default(),
         // After the look-up, which may have changed the number's meaning.
         target: Target { descriptor, number, epoch: number.epoch() },
@@ -519,26 +519,26 @@ unsafe fn begin(
         port.raw().run_deferred();
         return Ok(begun);
     }
-    let operation = Box::write(state.rooms.boxed(), operation);
+    let operation = Box::write(state.spare_memory.boxed(), operation);
     // The number stays locked. So a thread that cancels the operation finds its name, and the
     // thread that ends it finds its entry.
-    let started = port.raw().start_task(line.id, side, Flight(operation));
+    let started = port.raw().start_task(line.id, side, BoxedOperation(operation));
     enable_held(&mut state, number, descriptor, &port);
     match started {
-        Ok(Started::Completed((flight, _))) => {
+        Ok(Started::Completed((operation, _))) => {
             drop(state);
-            let begun = flight.0.conclude(has_packet, told);
+            let begun = operation.0.conclude(has_packet, told);
             port.raw().run_deferred();
             Ok(begun)
         }
         Ok(Started::InFlight(name)) => {
-            port.begin_flight();
+            port.begin_operation();
             if is_listed {
-                if let Some(flight) = state.flights.get_mut(address) {
-                    flight.name = Some(name);
+                if let Some(operation) = state.operations.get_mut(address) {
+                    operation.name = Some(name);
                 }
             } else {
-                state.flights.insert(address, in_flight(Some(name)));
+                state.operations.insert(address, in_flight(Some(name)));
             }
             drop(state);
             port.raw().run_deferred();
@@ -546,10 +546,10 @@ unsafe fn begin(
             Ok(Begun::Pending)
         }
         Err(refused) => {
-            let (error, flight) = refused.into_parts();
-            state.flights.remove(address);
+            let (error, operation) = refused.into_parts();
+            state.operations.remove(address);
             drop(state);
-            flight.0.withdraw();
+            operation.0.withdraw();
             Err(match error.kind() {
                 ErrorKind::Closed | ErrorKind::NotRegistered | ErrorKind::Removing => {
                     code::WSAENOTSOCK
@@ -576,9 +576,9 @@ fn packet(state: &mut State, descriptor: RawFd, line: &Line) -> Packet {
 
 /// Continues an accept with its connection. It is still in the entry of the number it was started
 /// on, where no thread holds the lock.
-fn go_on(ticket: Ticket, next: Next, outcome: Outcome) {
+fn go_on(recipients: Recipients, next: Next, outcome: Outcome) {
     let descriptor = next.descriptor;
-    let Some((port, target)) = start_next(ticket, next, outcome) else { return };
+    let Some((port, target)) = start_next(recipients, next, outcome) else { return };
     let enable = |state: &mut State| enable_held(state, target.number, descriptor, &port);
     // Otherwise a thread has closed the connection.
     let _ = target.if_current(enable);
@@ -587,7 +587,7 @@ fn go_on(ticket: Ticket, next: Next, outcome: Outcome) {
 
 /// Starts it. Returns the port and the target, unless it has ended first.
 fn start_next(
-    mut ticket: Ticket,
+    mut recipients: Recipients,
     next: Next,
     outcome: Outcome,
 ) -> Option<(Arc<CompletionPort>, Target)> {
@@ -607,31 +607,33 @@ fn start_next(
         Ok(found) => found,
         Err(ended) => {
             work.give_up();
-            ticket.tell(ended, outcome, true, None);
+            recipients.tell(ended, outcome, true, None);
             return None;
         }
     };
-    let (number, address) = (ticket.number, ticket.overlapped.as_ptr().addr());
-    ticket.move_to(&port);
-    let operation = Operation { work, ticket: Some(ticket), outcome, target, is_tcp: line.is_tcp };
-    port.expect_flights();
-    port.begin_flight();
+    let (number, address) = (recipients.number, recipients.overlapped.as_ptr().addr());
+    recipients.move_to(&port);
+    let operation =
+        Operation { work, recipients: Some(recipients), outcome, target, is_tcp: line.is_tcp };
+    port.expect_operations();
+    port.begin_operation();
     let mut state = number.lock();
-    let Some(flight) = state.flights.get_mut(address).filter(|flight| !flight.is_called_off) else {
+    let Some(listed) = state.operations.get_mut(address).filter(|listed| !listed.is_called_off)
+    else {
         drop(state);
         // Its number was closed, or it was cancelled while it had no name.
         Box::new(operation).end(Ending::Cancelled);
         return Some((port, target));
     };
-    match port.raw().start_task(line.id, Side::In, Flight(Box::new(operation))) {
+    match port.raw().start_task(line.id, Side::In, BoxedOperation(Box::new(operation))) {
         Ok(Started::InFlight(name)) => {
-            (flight.port, flight.name) = (line.port, Some(name));
+            (listed.port, listed.name) = (line.port, Some(name));
             drop(state);
             driver::watch(&port);
         }
-        Ok(Started::Completed((flight, ending))) => {
+        Ok(Started::Completed((operation, ending))) => {
             drop(state);
-            flight.0.end(ending);
+            operation.0.end(ending);
         }
         Err(refused) => {
             drop(state);
@@ -898,7 +900,7 @@ pub extern "C" fn cp_set_completion_modes(file: Handle, modes: u8) -> c_int {
 }
 
 /// The port that performs the operation of an OVERLAPPED, if it is in flight.
-pub(crate) fn port_of_flight(descriptor: RawFd, address: usize) -> Option<Arc<CompletionPort>> {
-    let port = numbers::find(descriptor)?.lock().flights.get(address)?.port;
+pub(crate) fn port_of_operation(descriptor: RawFd, address: usize) -> Option<Arc<CompletionPort>> {
+    let port = numbers::find(descriptor)?.lock().operations.get(address)?.port;
     registrations::port_of(port)
 }

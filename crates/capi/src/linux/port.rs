@@ -30,7 +30,7 @@ pub(crate) struct Message {
 }
 
 /// An operation, as seen by the port that performs it.
-pub(crate) trait Errand: Send {
+pub(crate) trait PortOperation: Send {
     /// Tries it without blocking.
     fn attempt(&mut self, descriptor: RawFd) -> Attempt;
 
@@ -107,16 +107,16 @@ pub(crate) struct Outcome {
 }
 
 /// An operation in flight.
-pub(crate) struct Flight(pub(crate) Box<dyn Errand>);
+pub(crate) struct BoxedOperation(pub(crate) Box<dyn PortOperation>);
 
 // SAFETY: there is no room: the memory belongs to the program, and only the operation accesses it.
-unsafe impl Buffer for Flight {
+unsafe impl Buffer for BoxedOperation {
     fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
     unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
     unsafe fn set_filled(&mut self, _: usize) {}
 }
 
-impl Task for Flight {
+impl Task for BoxedOperation {
     fn attempt(&mut self, descriptor: RawFd) -> Attempt {
         self.0.attempt(descriptor)
     }
@@ -139,18 +139,18 @@ pub(crate) struct CompletionPort {
     /// The number of operations in flight, and whether there may ever have been any. A thread
     /// counts an operation only once it is in flight, so another thread may have counted its end
     /// before.
-    aloft: AtomicIsize,
-    has_had_flights: AtomicBool,
+    in_flight: AtomicIsize,
+    has_had_operations: AtomicBool,
     /// The driver thread looks after it.
     pub(crate) is_watched: AtomicBool,
     /// Called with the key of an operation's packet: with true before it is queued, with false if
     /// that was refused.
     pub(crate) counts: OnceLock<fn(usize, bool)>,
-    port: Port<Key, Message, Flight>,
+    port: Port<Key, Message, BoxedOperation>,
 }
 
 impl Deref for CompletionPort {
-    type Target = Port<Key, Message, Flight>;
+    type Target = Port<Key, Message, BoxedOperation>;
     fn deref(&self) -> &Self::Target {
         &self.port
     }
@@ -158,13 +158,13 @@ impl Deref for CompletionPort {
 
 impl CompletionPort {
     pub(crate) fn new(name: u64, concurrency: usize) -> Result<Self, u32> {
-        let port = Port::builder().buffers::<Flight>().concurrency(concurrency).build();
+        let port = Port::builder().buffers::<BoxedOperation>().concurrency(concurrency).build();
         Ok(Self {
             name,
             is_closed: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
-            aloft: AtomicIsize::new(0),
-            has_had_flights: AtomicBool::new(false),
+            in_flight: AtomicIsize::new(0),
+            has_had_operations: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
             counts: OnceLock::new(),
             port: port.map_err(code_of)?,
@@ -180,7 +180,7 @@ impl CompletionPort {
     /// operations are in flight, or the driver is asleep and considers the port attended.
     pub(crate) fn leave(&self) -> bool {
         let was_last = self.waiting.fetch_sub(1, SeqCst) == 1;
-        was_last && (self.has_flights() || self.is_watched.load(SeqCst))
+        was_last && (self.has_operations() || self.is_watched.load(SeqCst))
     }
 
     /// Whether no thread waits on it to perform its operations.
@@ -190,26 +190,26 @@ impl CompletionPort {
 
     /// Whether it performs any operation. A thread that has started one without counting it checks
     /// afterwards whether the port is watched.
-    pub(crate) fn has_flights(&self) -> bool {
-        self.aloft.load(SeqCst) > 0
+    pub(crate) fn has_operations(&self) -> bool {
+        self.in_flight.load(SeqCst) > 0
     }
 
     /// An operation is about to start here.
-    pub(crate) fn expect_flights(&self) {
+    pub(crate) fn expect_operations(&self) {
         // Written once: all threads read its neighbours.
-        if !self.has_had_flights.load(Relaxed) {
-            self.has_had_flights.store(true, Relaxed);
+        if !self.has_had_operations.load(Relaxed) {
+            self.has_had_operations.store(true, Relaxed);
         }
     }
 
     /// Counts an operation in flight.
-    pub(crate) fn begin_flight(&self) {
-        self.aloft.fetch_add(1, SeqCst);
+    pub(crate) fn begin_operation(&self) {
+        self.in_flight.fetch_add(1, SeqCst);
     }
 
     /// It has ended.
-    pub(crate) fn end_flight(&self) {
-        self.aloft.fetch_sub(1, SeqCst);
+    pub(crate) fn end_operation(&self) {
+        self.in_flight.fetch_sub(1, SeqCst);
     }
 
     /// Its handle is closed. Waiting threads hold shares of the port; the last one to leave drops
@@ -317,9 +317,9 @@ impl CompletionPort {
 impl Queue for CompletionPort {
     type Key = Key;
     type Message = Message;
-    type Buffer = Flight;
+    type Buffer = BoxedOperation;
 
-    fn port(&self) -> &Port<Key, Message, Flight> {
+    fn port(&self) -> &Port<Key, Message, BoxedOperation> {
         &self.port
     }
 
@@ -333,10 +333,10 @@ impl Queue for CompletionPort {
 
     /// Only if operations and notifications of a socket meet.
     fn has_had_what_is_for_none(&self) -> bool {
-        self.has_had_flights.load(Relaxed)
+        self.has_had_operations.load(Relaxed)
     }
 
-    fn entry(&self, packet: Packet<'_, Key, Message, Flight>) -> Option<Entry> {
+    fn entry(&self, packet: Packet<'_, Key, Message, BoxedOperation>) -> Option<Entry> {
         match packet {
             Packet::Notified(notified) => {
                 Some(entry_of_socket(self.key_of(&notified)?, bits_of(notified.events())))

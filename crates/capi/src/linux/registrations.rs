@@ -37,7 +37,7 @@ pub(crate) fn end(former: State) -> Ended {
     }
     Ended {
         port: port.map(|(port, _)| port),
-        flights: former.flights.into_values().collect(),
+        operations: former.operations.into_values().collect(),
         accept: former.accept,
     }
 }
@@ -50,14 +50,14 @@ pub(crate) fn end_line(number: &Number, state: &mut State, line: Line) -> Ended 
         // It may have ended already.
         let _ = port.raw().forget(line.id.id());
     }
-    Ended { port, flights: Vec::new(), accept: None }
+    Ended { port, operations: Vec::new(), accept: None }
 }
 
 /// The remaining work for ended operations.
 #[must_use]
 pub(crate) struct Ended {
     port: Option<Arc<CompletionPort>>,
-    flights: Vec<InFlight>,
+    operations: Vec<InFlight>,
     accept: Option<Acceptance>,
 }
 
@@ -67,8 +67,8 @@ impl Ended {
             port.raw().run_deferred();
         }
         // Operations that other ports perform by now.
-        for flight in self.flights {
-            cancel(flight);
+        for operation in self.operations {
+            cancel(operation);
         }
         if let Some(accept) = self.accept {
             cancel_accept(accept);
@@ -77,9 +77,9 @@ impl Ended {
 }
 
 /// Cancels a cancelled operation at its port. Returns whether it still has one.
-pub(crate) fn cancel(flight: InFlight) -> bool {
-    let Some(port) = port_of(flight.port) else { return false };
-    if let Some(name) = flight.name {
+pub(crate) fn cancel(operation: InFlight) -> bool {
+    let Some(port) = port_of(operation.port) else { return false };
+    if let Some(name) = operation.name {
         // It reports its own end if it has ended meanwhile.
         let _ = port.cancel(name);
         port.raw().run_deferred();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::abi::{self, Overlapped};
 use crate::errors::{code, succeeds};
-use crate::linux::operations::port_of_flight;
+use crate::linux::operations::port_of_operation;
 use crate::linux::port::CompletionPort;
 use crate::linux::waitable::{self, Awaited, Waitable};
 use crate::linux::waits::Waits;
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn cp_overlapped_result(
             Some(ended) => ended,
             None if milliseconds == 0 => return Err(code::IO_INCOMPLETE),
             None => {
-                let port = port_of_flight(descriptor, place.addr());
+                let port = port_of_operation(descriptor, place.addr());
                 let ended = wait(overlapped, port.as_ref(), abi::timeout(milliseconds));
                 ended.ok_or(code::WAIT_TIMEOUT)?
             }

@@ -21,7 +21,7 @@ pub(crate) use crate::linux::errno::{errno, set_errno};
 use crate::linux::numbers::{
     self, LINGERS, LISTENS, Number, Past, READING_SHUT, State, UNUSED, has_shut_reading,
 };
-use crate::linux::visits::{Visit, until_ready};
+use crate::linux::waiting_calls::{WaitingCall, until_ready};
 use crate::linux::{memory, registrations, selecting, sharing, status};
 
 /// `SOCKET_ERROR`.
@@ -496,9 +496,9 @@ fn limit_of_reads(descriptor: c_int) -> c_int {
 /// non-blocking to the system.
 fn accept_blocking(listener: c_int, call: impl Fn() -> c_int) -> c_int {
     let accept = || {
-        let mut visit = Visit::new(listener)?;
+        let mut waiting = WaitingCall::new(listener)?;
         loop {
-            let (made, errno) = visit.attempt(|| (call(), errno()))?;
+            let (made, errno) = waiting.attempt(|| (call(), errno()))?;
             if made >= 0 || errno != libc::EAGAIN {
                 set_errno(errno);
                 return Ok(made);
@@ -507,7 +507,7 @@ fn accept_blocking(listener: c_int, call: impl Fn() -> c_int) -> c_int {
                 set_errno(libc::EINVAL);
                 return Ok(FAILED);
             }
-            if !until_ready(&mut visit, libc::POLLIN, limit_of_reads(listener))? {
+            if !until_ready(&mut waiting, libc::POLLIN, limit_of_reads(listener))? {
                 set_errno(libc::EAGAIN);
                 return Ok(FAILED);
             }

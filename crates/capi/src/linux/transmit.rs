@@ -28,11 +28,11 @@ use crate::linux::disconnects::Disconnecting;
 use crate::linux::errno::{Signals, code_of_errno};
 use crate::linux::fetches::Part;
 use crate::linux::file::{File, errno, seek, stat, without_signal};
-use crate::linux::flights::{Fetch, tasks};
+use crate::linux::file_operations::{Fetch, tasks};
 use crate::linux::operations::{Start, Target, Wake, Work, answered, start};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::transfers::{Parts, Sending, count, failed, status_of};
-use crate::linux::visits::{Visit, until_ready};
+use crate::linux::waiting_calls::{WaitingCall, until_ready};
 use crate::linux::{numbers, object, operations, status};
 
 /// `TF_DISCONNECT`, `TF_REUSE_SOCKET`, and flags without effect here, which distribute work among
@@ -363,29 +363,29 @@ impl List {
 
 /// Waits until the socket accepts data, for at most its send timeout. Returns the code of a
 /// timeout.
-fn until_writable(visit: &mut Visit) -> Result<(), u32> {
+fn until_writable(call: &mut WaitingCall) -> Result<(), u32> {
     let time = (libc::SOL_SOCKET, libc::SO_SNDTIMEO, 16);
-    let limit = option(visit.descriptor, time).map_or(-1, |(it, _)| {
+    let limit = option(call.descriptor, time).map_or(-1, |(it, _)| {
         let word = |at: usize| i64::from_ne_bytes(it[at..at + 8].try_into().unwrap_or_default());
         let limit = word(0).saturating_mul(1000).saturating_add((word(8) + 999) / 1000);
         if limit == 0 { -1 } else { c_int::try_from(limit).unwrap_or(c_int::MAX) }
     });
-    if until_ready(visit, libc::POLLOUT, limit)? { Ok(()) } else { Err(code::WSAETIMEDOUT) }
+    if until_ready(call, libc::POLLOUT, limit)? { Ok(()) } else { Err(code::WSAETIMEDOUT) }
 }
 
 /// Sends everything in the calling thread. Fails if a thread closes the socket meanwhile.
 #[allow(clippy::disallowed_methods, reason = "available memory is not an event")]
 fn perform(descriptor: RawFd, mut work: Transmitting) -> Result<Begun, u32> {
-    let mut visit = Visit::new(descriptor)?;
+    let mut call = WaitingCall::new(descriptor)?;
     let mut outcome = Outcome::default();
     loop {
-        match visit.attempt(|| work.attempt(descriptor, &mut outcome))? {
-            Attempt::Blocked => until_writable(&mut visit)?,
+        match call.attempt(|| work.attempt(descriptor, &mut outcome))? {
+            Attempt::Blocked => until_writable(&mut call)?,
             Attempt::OutOfResources => std::thread::sleep(std::time::Duration::from_millis(1)),
             Attempt::Done | Attempt::Drained => break,
         }
     }
-    let Visit { number, epoch, .. } = visit;
+    let WaitingCall { number, epoch, .. } = call;
     let target = Target { descriptor, number, epoch };
     let outcome = work.finish(target, outcome);
     match outcome.errno {

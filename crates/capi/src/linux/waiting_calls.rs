@@ -10,7 +10,7 @@ use crate::linux::descriptors;
 use crate::linux::numbers::{self, Number};
 
 /// A number's current socket: the descriptor and its epoch.
-pub(crate) struct Visit {
+pub(crate) struct WaitingCall {
     pub(crate) descriptor: RawFd,
     pub(crate) number: &'static Number,
     pub(crate) epoch: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Visit {
     identity: u64,
 }
 
-impl Visit {
+impl WaitingCall {
     pub(crate) fn new(descriptor: RawFd) -> Result<Self, u32> {
         let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
         let mut state = number.lock();
@@ -56,17 +56,17 @@ impl Visit {
 /// How long to wait between checks whether the socket is closed, in milliseconds.
 const LOOK: c_int = 50;
 
-/// Waits between attempts until the socket of a `visit` is ready for `events`, for at most `limit`
+/// Waits between attempts until the socket of a `call` is ready for `events`, for at most `limit`
 /// milliseconds, or without a limit if it is -1. Returns false after a timeout.
-pub(crate) fn until_ready(visit: &mut Visit, events: i16, limit: c_int) -> Result<bool, u32> {
+pub(crate) fn until_ready(call: &mut WaitingCall, events: i16, limit: c_int) -> Result<bool, u32> {
     let until = u64::try_from(limit).ok().map(Duration::from_millis);
     let began = Instant::now();
     loop {
         let left = until.map(|until| until.saturating_sub(began.elapsed()).as_nanos());
         let left = left.map(|left| c_int::try_from(left.div_ceil(1_000_000)).unwrap_or(LOOK));
         let left = left.map_or(LOOK, |left| left.min(LOOK));
-        visit.attempt(|| ())?;
-        let mut asked = libc::pollfd { fd: visit.descriptor, events, revents: 0 };
+        call.attempt(|| ())?;
+        let mut asked = libc::pollfd { fd: call.descriptor, events, revents: 0 };
         // SAFETY: poll(2) reads and writes that many entries.
         // - valid: there is one.
         if unsafe { libc::poll(&raw mut asked, 1, left) } != 0 {

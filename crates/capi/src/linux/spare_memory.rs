@@ -9,16 +9,16 @@ use std::ptr::NonNull;
 
 /// Memory of a box, without a value.
 #[derive(Debug)]
-struct Room {
+struct Block {
     place: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: a room may be used by a thread other than its creator, although it has a pointer.
+// SAFETY: a block may be used by a thread other than its creator, although it has a pointer.
 // - it is memory that nothing else uses.
-unsafe impl Send for Room {}
+unsafe impl Send for Block {}
 
-impl Room {
+impl Block {
     /// What a box had, whose value is dropped.
     fn of<T>(value: Box<T>) -> Self {
         const { assert!(size_of::<T>() > 0, "there would be no memory") };
@@ -27,11 +27,11 @@ impl Room {
         // SAFETY: `new_unchecked` demands a pointer that is not null.
         // - it is a box's.
         let memory = unsafe { NonNull::new_unchecked(place) };
-        let room = Self { place: memory.cast(), layout: Layout::new::<T>() };
+        let block = Self { place: memory.cast(), layout: Layout::new::<T>() };
         // SAFETY: `drop_in_place` demands a value that is valid, and not used afterwards.
-        // - it was in the box, which is given up; the room is memory alone.
+        // - it was in the box, which is given up; the block is memory alone.
         unsafe { place.drop_in_place() };
-        room
+        block
     }
 
     /// A box of it.
@@ -45,12 +45,12 @@ impl Room {
         // layout, and no other owner.
         // - a value: any bytes are one that need not be initialized;
         // - such memory: the caller guarantees it, and it was that of a box;
-        // - no other owner: the room was, and is given up.
+        // - no other owner: the block was, and is given up.
         unsafe { Box::from_raw(place) }
     }
 }
 
-impl Drop for Room {
+impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: `dealloc` demands memory of the global allocator, with the layout that it was asked for with.
         // - it was that of a box of this layout, which is not empty, as `of` sees to.
@@ -60,21 +60,21 @@ impl Drop for Room {
 
 /// Memory of a few operations.
 #[derive(Debug, Default)]
-pub(crate) struct Rooms(Vec<Room>);
+pub(crate) struct SpareMemory(Vec<Block>);
 
 /// What a socket with many operations in flight ends at a time, and begins again. More is given back.
 const MOST: usize = 16;
 
-impl Rooms {
+impl SpareMemory {
     /// A box to be written, of memory that is here if there is such.
     pub(crate) fn boxed<T>(&mut self) -> Box<MaybeUninit<T>> {
-        let is_for = |room: &Room| room.layout == Layout::new::<T>();
+        let is_for = |block: &Block| block.layout == Layout::new::<T>();
         match self.0.iter().position(is_for) {
             Some(at) => {
-                let room = self.0.swap_remove(at);
+                let block = self.0.swap_remove(at);
                 // SAFETY: `into_box` demands memory for the layout of the type.
                 // - it was looked for by that.
-                unsafe { room.into_box() }
+                unsafe { block.into_box() }
             }
             None => Box::new_uninit(),
         }
@@ -93,12 +93,12 @@ impl Rooms {
 
 /// The memory of a box whose value was dropped.
 #[derive(Debug)]
-pub(crate) struct Emptied(Room);
+pub(crate) struct Emptied(Block);
 
 impl Emptied {
     /// Drops the value.
     pub(crate) fn new<T>(value: Box<T>) -> Self {
-        Self(Room::of(value))
+        Self(Block::of(value))
     }
 }
 
@@ -110,28 +110,28 @@ mod tests {
 
     #[test]
     fn memory_is_used_again_by_what_has_its_layout() {
-        let mut rooms = Rooms::default();
+        let mut blocks = SpareMemory::default();
         let first = Box::new([7_u64; 9]);
         let place: *const [u64; 9] = &raw const *first;
-        assert!(rooms.keep(Emptied::new(first)).is_none());
-        let other = Box::write(rooms.boxed(), [7_u32; 9]);
+        assert!(blocks.keep(Emptied::new(first)).is_none());
+        let other = Box::write(blocks.boxed(), [7_u32; 9]);
         assert_ne!((&raw const *other).cast::<u8>(), place.cast::<u8>());
-        let second = Box::write(rooms.boxed(), [8_u64; 9]);
+        let second = Box::write(blocks.boxed(), [8_u64; 9]);
         assert_eq!(&raw const *second, place);
         assert_eq!((*other, *second), ([7; 9], [8; 9]));
-        assert!(rooms.0.is_empty());
+        assert!(blocks.0.is_empty());
     }
 
     #[test]
     fn values_are_dropped_once_and_memory_is_bounded() {
         let shared = Arc::new(());
-        let mut rooms = Rooms::default();
+        let mut blocks = SpareMemory::default();
         for _ in 0..2 {
-            let new = |_| Box::write(rooms.boxed(), Arc::clone(&shared));
+            let new = |_| Box::write(blocks.boxed(), Arc::clone(&shared));
             let boxes: Vec<_> = (0..MOST + 3).map(new).collect();
             assert_eq!(Arc::strong_count(&shared), MOST + 4);
-            let back = boxes.into_iter().filter_map(|one| rooms.keep(Emptied::new(one))).count();
-            assert_eq!((Arc::strong_count(&shared), rooms.0.len(), back), (1, MOST, 3));
+            let back = boxes.into_iter().filter_map(|one| blocks.keep(Emptied::new(one))).count();
+            assert_eq!((Arc::strong_count(&shared), blocks.0.len(), back), (1, MOST, 3));
         }
     }
 }

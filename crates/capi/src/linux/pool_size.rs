@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// Thread counts of a pool.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct PoolSize {
     /// All threads, including those being started.
     threads: AtomicUsize,
     /// Threads waiting for work.
@@ -20,7 +20,7 @@ pub(crate) struct Crew {
     least: AtomicUsize,
 }
 
-impl Crew {
+impl PoolSize {
     pub(crate) fn new(most: usize) -> Self {
         let (threads, idle) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self { threads, idle, most: AtomicUsize::new(most), least: AtomicUsize::new(0) }
@@ -81,43 +81,43 @@ impl Crew {
 mod tests {
     use super::*;
 
-    /// A crew of `threads` threads waiting for work. `least` of them stay.
-    fn crew(least: usize, threads: usize, most: usize) -> Crew {
-        let crew = Crew::new(most);
-        (0..least).for_each(|_| assert!(crew.add()));
-        crew.keep();
-        (least..threads).for_each(|_| assert!(crew.add()));
-        crew
+    /// A pool of `threads` threads waiting for work. `least` of them stay.
+    fn pool_size(least: usize, threads: usize, most: usize) -> PoolSize {
+        let pool_size = PoolSize::new(most);
+        (0..least).for_each(|_| assert!(pool_size.add()));
+        pool_size.keep();
+        (least..threads).for_each(|_| assert!(pool_size.add()));
+        pool_size
     }
 
     #[test]
     fn the_last_one_to_find_work_starts_another_one_until_there_are_enough() {
-        let crew = crew(2, 2, 4);
-        assert!(!crew.work());
+        let pool_size = pool_size(2, 2, 4);
+        assert!(!pool_size.work());
         for _ in 0..2 {
-            assert!(crew.work() && crew.is_at_work() && crew.add());
+            assert!(pool_size.work() && pool_size.is_at_work() && pool_size.add());
         }
-        assert!(crew.work() && !crew.add());
-        crew.limit(5);
-        assert!(crew.add() && !crew.add());
+        assert!(pool_size.work() && !pool_size.add());
+        pool_size.limit(5);
+        assert!(pool_size.add() && !pool_size.add());
         // The system has refused to start it.
-        assert!(crew.work());
-        crew.remove();
-        assert!(crew.is_at_work() && crew.add());
+        assert!(pool_size.work());
+        pool_size.remove();
+        assert!(pool_size.is_at_work() && pool_size.add());
     }
 
     #[test]
     fn one_that_is_idle_leaves_unless_it_is_the_last_or_one_of_those_that_stay() {
-        let crew = crew(2, 5, 500);
-        assert!(crew.leave() && crew.leave());
+        let pool_size = pool_size(2, 5, 500);
+        assert!(pool_size.leave() && pool_size.leave());
         // The two others are blocked, so this is the last waiting thread.
-        assert!(!crew.work() && !crew.work());
-        assert!(!crew.leave());
-        crew.rest();
+        assert!(!pool_size.work() && !pool_size.work());
+        assert!(!pool_size.leave());
+        pool_size.rest();
         // The calls of the other two have returned.
-        crew.rest();
-        crew.rest();
-        assert!(crew.leave());
-        assert!(!crew.leave());
+        pool_size.rest();
+        pool_size.rest();
+        assert!(pool_size.leave());
+        assert!(!pool_size.leave());
     }
 }

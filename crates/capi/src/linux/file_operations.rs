@@ -41,7 +41,7 @@ const MOST: usize = 0x7FFF_F000;
 /// Of one process.
 #[derive(Default)]
 struct Service {
-    tasks: OnceLock<FileTasks<'static, Aboard>>,
+    tasks: OnceLock<FileTasks<'static, EngineTask>>,
     begins: Mutex<()>,
 }
 
@@ -61,7 +61,7 @@ fn wanted() -> FileEngine {
 }
 
 /// Performs operations that have to wait.
-pub(crate) fn tasks() -> Result<&'static FileTasks<'static, Aboard>, u32> {
+pub(crate) fn tasks() -> Result<&'static FileTasks<'static, EngineTask>, u32> {
     let service = SERVICE.get(|_| Box::default());
     if let Some(tasks) = service.tasks.get() {
         return Ok(tasks);
@@ -181,7 +181,7 @@ pub(crate) fn port_of_later(
 }
 
 /// The recipients of the end of a file operation.
-pub(crate) struct Ticket {
+pub(crate) struct Recipients {
     pub(crate) overlapped: NonNull<Overlapped>,
     pub(crate) file: Arc<File>,
     pub(crate) event: Option<Arc<Waitable>>,
@@ -190,12 +190,12 @@ pub(crate) struct Ticket {
     pub(crate) packet: Packet,
 }
 
-// SAFETY: the ticket may be used by a thread other than its creator, although it has a pointer.
+// SAFETY: recipients may be used by a thread other than their creator, although they have a pointer.
 // - the OVERLAPPED is only written, with atomic stores, and the program keeps it valid until it has
 //   seen the end, as `cp_read_file` and `cp_write_file` demand.
-unsafe impl Send for Ticket {}
+unsafe impl Send for Recipients {}
 
-impl Ticket {
+impl Recipients {
     pub(crate) fn overlapped(&self) -> &Overlapped {
         // SAFETY: a shared reference demands a value that lives on and changes only as its type
         // allows.
@@ -242,21 +242,21 @@ impl Ticket {
 }
 
 /// An operation that the file engine performs.
-pub(crate) struct Flight {
-    pub(crate) ticket: Ticket,
+pub(crate) struct FileOperation {
+    pub(crate) recipients: Recipients,
     pub(crate) transfer: Transfer,
     /// How many bytes the calling thread has read before.
     pub(crate) before: usize,
 }
 
-// SAFETY: the flight may be used by a thread other than its creator, although it has a pointer.
+// SAFETY: the operation may be used by a thread other than its creator, although it has a pointer.
 // - the memory is the operation's until its end, as `cp_read_file` and `cp_write_file` demand.
-unsafe impl Send for Flight {}
+unsafe impl Send for FileOperation {}
 
 // SAFETY: the parts are always the same memory, which is not that of the value: it does not move
 // with the value, and is valid until the operation ends, as `cp_read_file` and `cp_write_file`
 // demand.
-unsafe impl Buffer for Flight {
+unsafe impl Buffer for FileOperation {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         let Transfer { is_read: false, place, count } = self.transfer else { return };
         if count > 0 {
@@ -281,33 +281,33 @@ unsafe impl Buffer for Flight {
     unsafe fn set_filled(&mut self, _: usize) {}
 }
 
-impl FileTask for Flight {
+impl FileTask for FileOperation {
     fn end(self, end: FileEnd) {
-        let Self { ticket, transfer, before } = self;
+        let Self { recipients, transfer, before } = self;
         let bytes = before + end.bytes;
         let ended = match end.error {
             _ if end.is_cancelled => status::CANCELLED,
             Some(error) => status::of_file(error.os_code().unwrap_or(libc::ENOMEM)),
-            None => transfer.ended_well(&ticket.file, bytes),
+            None => transfer.ended_well(&recipients.file, bytes),
         };
-        ticket.file.lock().flights.remove(&ticket.overlapped.as_ptr().addr());
-        ticket.tell(ended, u32::try_from(bytes).unwrap_or(u32::MAX), true);
+        recipients.file.lock().operations.remove(&recipients.overlapped.as_ptr().addr());
+        recipients.tell(ended, u32::try_from(bytes).unwrap_or(u32::MAX), true);
     }
 }
 
 /// The file engine's tasks: an operation of the program, or a part of a file to be sent over a
 /// socket.
-pub(crate) enum Aboard {
-    Flight(Flight),
+pub(crate) enum EngineTask {
+    FileOperation(FileOperation),
     Fetching(Fetching),
 }
 
 // SAFETY: in both cases the parts are always the same memory, which does not move with the value,
 // as each states.
-unsafe impl Buffer for Aboard {
+unsafe impl Buffer for EngineTask {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         match self {
-            Self::Flight(flight) => flight.filled(part),
+            Self::FileOperation(operation) => operation.filled(part),
             Self::Fetching(fetching) => fetching.filled(part),
         }
     }
@@ -316,7 +316,7 @@ unsafe impl Buffer for Aboard {
         match self {
             // SAFETY: `room` demands that only initialized bytes are written to the parts.
             // - the caller guarantees it.
-            Self::Flight(flight) => unsafe { flight.room(part) },
+            Self::FileOperation(operation) => unsafe { operation.room(part) },
             // SAFETY: as above.
             Self::Fetching(fetching) => unsafe { fetching.room(part) },
         }
@@ -325,10 +325,10 @@ unsafe impl Buffer for Aboard {
     unsafe fn set_filled(&mut self, _: usize) {}
 }
 
-impl FileTask for Aboard {
+impl FileTask for EngineTask {
     fn end(self, end: FileEnd) {
         match self {
-            Self::Flight(flight) => flight.end(end),
+            Self::FileOperation(operation) => operation.end(end),
             Self::Fetching(fetching) => fetching.end(end),
         }
     }
@@ -353,7 +353,7 @@ impl Fetch {
         let (fetching, from, awaited) = Fetching::new(offset, size, wake);
         let id = tasks.name();
         let work = (FileWork::Read, from);
-        tasks.start(id, file, work, Aboard::Fetching(fetching)).ok()?;
+        tasks.start(id, file, work, EngineTask::Fetching(fetching)).ok()?;
         Some(Self { id, awaited })
     }
 
@@ -375,24 +375,24 @@ impl Drop for Fetch {
 
 /// Hands an operation over to the file engine.
 pub(crate) fn hand_over(
-    tasks: &FileTasks<'_, Aboard>,
+    tasks: &FileTasks<'_, EngineTask>,
     what: (FileWork, u64),
-    flight: Flight,
+    operation: FileOperation,
 ) -> Result<Begun, u32> {
-    let file = Arc::clone(&flight.ticket.file);
-    let address = flight.ticket.overlapped.as_ptr().addr();
+    let file = Arc::clone(&operation.recipients.file);
+    let address = operation.recipients.overlapped.as_ptr().addr();
     let id = tasks.name();
     let mut state = file.lock();
     // The thread that closes the handle first sets this, then cancels the operations it finds.
     let in_flight = InFlight { id, thread: this_thread(), is_cancelled: state.is_closed };
-    state.flights.insert(address, in_flight);
+    state.operations.insert(address, in_flight);
     drop(state);
     // The file is not locked: this thread itself may report the end.
-    if let Err(refused) = tasks.start(id, &file, what, Aboard::Flight(flight)) {
-        let (error, aboard) = refused.into_parts();
-        file.lock().flights.remove(&address);
-        if let Aboard::Flight(flight) = aboard {
-            flight.ticket.overlapped().status.store(status::UNSUCCESSFUL as usize, Release);
+    if let Err(refused) = tasks.start(id, &file, what, EngineTask::FileOperation(operation)) {
+        let (error, task) = refused.into_parts();
+        file.lock().operations.remove(&address);
+        if let EngineTask::FileOperation(operation) = task {
+            operation.recipients.overlapped().status.store(status::UNSUCCESSFUL as usize, Release);
         }
         return Err(error.os_code().map_or_else(
             || code_of(error),
@@ -400,7 +400,7 @@ pub(crate) fn hand_over(
         ));
     }
     let is_cancelled = |it: &InFlight| it.id == id && it.is_cancelled;
-    if file.lock().flights.get(&address).is_some_and(is_cancelled) {
+    if file.lock().operations.get(&address).is_some_and(is_cancelled) {
         // A thread tried to cancel it too early, or the last handle was closed.
         tasks.cancel(id);
     }
@@ -413,16 +413,16 @@ pub(crate) fn cancel(file: &File, address: Option<usize>, thread: Option<u64>) -
     if file.is_inherited() {
         return 0;
     }
-    let cancel = |flight: &mut InFlight| {
-        flight.is_cancelled = true;
-        flight.id
+    let cancel = |operation: &mut InFlight| {
+        operation.is_cancelled = true;
+        operation.id
     };
     let meant: Vec<FileTaskId> = {
-        let flights = &mut file.lock().flights;
+        let operations = &mut file.lock().operations;
         match address {
-            Some(address) => flights.get_mut(&address).map(cancel).into_iter().collect(),
+            Some(address) => operations.get_mut(&address).map(cancel).into_iter().collect(),
             None => {
-                let all = flights.values_mut();
+                let all = operations.values_mut();
                 let own = all.filter(|it| thread.is_none_or(|wanted| it.thread == wanted));
                 own.map(cancel).collect()
             }
