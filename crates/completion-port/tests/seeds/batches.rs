@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use crate::sim::SEND_BUFFER;
 use crate::turns::fail;
 use crate::types::address::Address;
-use crate::{Datagrams, ErrorKind, Result};
+use crate::{Datagrams, Error, ErrorKind, Result};
 
 /// The room of a slot for receiving. Peers send longer datagrams too, which are cut.
 const ROOM: usize = 4;
@@ -162,6 +162,27 @@ impl Model {
         }
         lengths.truncate(lengths.len() - left.len());
         self.sent.lock().unwrap().insert(byte, lengths);
+    }
+
+    /// A send was refused when it had sent something.
+    pub(crate) fn sent_though_refused(
+        &self,
+        number: usize,
+        error: Error,
+        bytes: &[u8],
+        datagrams: Option<&Datagrams>,
+    ) {
+        match datagrams {
+            Some(datagrams) => self.sent_many(number, bytes[0], &Err(error), datagrams),
+            None => self.sent(bytes[0], bytes.len(), true),
+        }
+    }
+
+    /// A receive was refused when it had received something.
+    pub(crate) fn received_though_refused(&self, bytes: &[u8], datagrams: Option<&Datagrams>) {
+        let many = datagrams.into_iter().flat_map(Datagrams::iter);
+        let first = many.map(|datagram| datagram.bytes()[0]).chain(bytes.first().copied());
+        self.taken.lock().unwrap().extend(first.map(usize::from));
     }
 
     /// Checks, at the end, that no datagram was lost or repeated, and that none has overtaken

@@ -27,7 +27,7 @@ use crate::types::address::Address;
 use crate::types::interest::Interest;
 use crate::world::{REFUSALS, World, expect};
 use crate::{
-    Buffer, Completed, Datagrams, ErrorKind, Id, OneShot, OpId, Operation, Outcome, Ready,
+    Buffer, Completed, Datagrams, Error, ErrorKind, Id, OneShot, OpId, Operation, Outcome, Ready,
     SharedCompleted, SharedId, Started,
 };
 
@@ -655,7 +655,15 @@ impl World {
         }
     }
 
-    fn refused(&self, number: usize, kind: ErrorKind, operation: Operation<Tray>) {
+    /// An operation was not put in flight. If the port was closed meanwhile, a token may have
+    /// performed it already.
+    fn refused(
+        &self,
+        link: Option<&Link>,
+        number: usize,
+        error: Error,
+        operation: Operation<Tray>,
+    ) {
         let among = [
             ErrorKind::Closed,
             ErrorKind::NotRegistered,
@@ -663,7 +671,7 @@ impl World {
             ErrorKind::BadDescriptor,
             ErrorKind::NotShared,
         ];
-        expect(kind, &among, "the start of an operation");
+        expect(error.kind(), &among, "the start of an operation");
         let tray = operation.into_buffer();
         if tray.as_ref().is_some_and(|tray| tray.number != number) {
             fail("another buffer came back");
@@ -671,6 +679,14 @@ impl World {
         let sort = self.ledger.log().ops[number].sort;
         if tray.is_some() != sort.has_buffer() {
             fail("the buffer did not come back");
+        }
+        if let (Some(Link { kind: Kind::Datagrams, model, .. }), Some(tray)) = (link, &tray) {
+            let Tray { bytes, datagrams, .. } = tray;
+            if error.transferred() > 0 && sort.is_send() {
+                model.sent_though_refused(number, error, bytes, datagrams.as_ref());
+            } else if error.transferred() > 0 {
+                model.received_though_refused(bytes, datagrams.as_ref());
+            }
         }
         drop(tray);
         let mut log = self.ledger.log();
@@ -713,10 +729,10 @@ impl World {
         match started {
             Ok(operation) => self.started(number, start, Some(operation)),
             Err(refused) => {
-                let kind = refused.kind();
-                expect(kind, &[ErrorKind::Closed], "start_then_post");
+                expect(refused.kind(), &[ErrorKind::Closed], "start_then_post");
                 self.ledger.given_back(letter);
-                self.refused(number, kind, refused.into_parts().1);
+                let (error, operation) = refused.into_parts();
+                self.refused(None, number, error, operation);
             }
         }
     }
@@ -761,16 +777,16 @@ impl World {
                     self.ended(link, number, outcome);
                 }
                 Err(refused) => {
-                    let kind = refused.kind();
-                    self.refused(number, kind, refused.into_parts().1);
+                    let (error, operation) = refused.into_parts();
+                    self.refused(Some(link), number, error, operation);
                 }
             }
         } else {
             match self.port.start(id, operation) {
                 Ok(operation) => self.started(number, start, Some(operation)),
                 Err(refused) => {
-                    let kind = refused.kind();
-                    self.refused(number, kind, refused.into_parts().1);
+                    let (error, operation) = refused.into_parts();
+                    self.refused(Some(link), number, error, operation);
                 }
             }
         }
@@ -811,10 +827,9 @@ impl World {
                 }
                 Err(refused) => {
                     self.ledger.over(key);
-                    let kind = refused.kind();
-                    let (_, (key, operation)) = refused.into_parts();
+                    let (error, (key, operation)) = refused.into_parts();
                     drop(key);
-                    self.refused(number, kind, operation);
+                    self.refused(Some(link), number, error, operation);
                 }
             }
         } else {
@@ -822,10 +837,9 @@ impl World {
                 Ok(operation) => self.started(number, start, Some(operation)),
                 Err(refused) => {
                     self.ledger.over(key);
-                    let kind = refused.kind();
-                    let (_, (key, operation)) = refused.into_parts();
+                    let (error, (key, operation)) = refused.into_parts();
                     drop(key);
-                    self.refused(number, kind, operation);
+                    self.refused(Some(link), number, error, operation);
                 }
             }
         }

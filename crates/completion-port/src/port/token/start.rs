@@ -160,7 +160,8 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ///
     /// If the call fails, the registration has ended, and the error returns the key and the
     /// operation with its buffer:
-    /// - [`ErrorKind::Closed`]: the port is closed or shutting down.
+    /// - [`ErrorKind::Closed`]: the port is closed or shutting down. If that happened during the call,
+    ///   [`Error::transferred`] returns what the operation had transferred.
     /// - [`ErrorKind::Removing`]: the registration is being removed.
     /// - [`ErrorKind::NotRegistered`], [`ErrorKind::BadDescriptor`]: as for [`Ready::rearm`].
     /// - [`ErrorKind::NotOwned`]: the key does not own its descriptor.
