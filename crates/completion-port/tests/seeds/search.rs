@@ -211,12 +211,13 @@ fn reduce(seed: u64, said: String) -> ! {
     let without: Vec<String> = left_out.iter().map(usize::to_string).collect();
     panic!(
         "{}\n{said}\nseed {seed} fails, here with {} of {parts} parts. The same again:\n\
-         SEED={seed} SCHEDULE={schedule} WITHOUT={} cargo test --release --package {} --test seeds \
+         SEED={seed} SCHEDULE={schedule} WITHOUT={} cargo test --release --package {} --test {} \
          every_seed\n",
         show(seed, &left_out),
         parts - left_out.len(),
         without.join(","),
         env!("CARGO_PKG_NAME"),
+        env!("CARGO_CRATE_NAME"),
     );
 }
 

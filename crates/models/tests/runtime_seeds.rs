@@ -3,65 +3,66 @@
 //! a run.
 //!
 //! This crate compiles the runtime's own sources again, with the threads and locks of
-//! `seeds/sync.rs`, at the port of the crate `port-in-turns`. A failure prints the reduced program
+//! `runtime_seeds/sync.rs`, at the port of the crate `port-in-turns`. A failure prints the reduced program
 //! and the command that replays it. `docs/design/SEEDS.md` describes the search, which is that of the
 //! port:
 //!
 //! ```sh
-//! SEEDS=0..10000 cargo test --release -p completion-port-runtime --test seeds
+//! SEEDS=0..10000 cargo test --release -p models --test runtime_seeds
 //! ```
 
 #![allow(dead_code, unused_imports, reason = "the runtime's sources are used in part")]
 #![allow(missing_docs, unreachable_pub, unnameable_types, clippy::unwrap_used, reason = "a test")]
 #![allow(missing_debug_implementations, reason = "a test")]
+#![allow(unexpected_cfgs, reason = "features of the runtime that its random programs do not use")]
 
 extern crate port_in_turns as completion_port;
 
-#[path = "../src/activity.rs"]
+#[path = "../../runtime/src/activity.rs"]
 mod activity;
-#[path = "../src/block_on.rs"]
+#[path = "../../runtime/src/block_on.rs"]
 mod block_on;
 #[cfg(feature = "tokio-compat")]
-#[path = "../src/compat.rs"]
+#[path = "../../runtime/src/compat.rs"]
 mod compat;
-#[path = "../src/context.rs"]
+#[path = "../../runtime/src/context.rs"]
 mod context;
-#[path = "../src/dump.rs"]
+#[path = "../../runtime/src/dump.rs"]
 mod dump;
-#[path = "../src/file_stream.rs"]
+#[path = "../../runtime/src/file_stream.rs"]
 mod file_stream;
-#[path = "../src/fork.rs"]
+#[path = "../../runtime/src/fork.rs"]
 mod fork;
-#[path = "../src/fs.rs"]
+#[path = "../../runtime/src/fs.rs"]
 pub mod fs;
-#[path = "../src/pool.rs"]
+#[path = "../../runtime/src/pool.rs"]
 mod pool;
-#[path = "../src/readiness.rs"]
+#[path = "../../runtime/src/readiness.rs"]
 mod readiness;
-#[path = "../src/runtime.rs"]
+#[path = "../../runtime/src/runtime.rs"]
 mod runtime;
-#[path = "../src/shared.rs"]
+#[path = "../../runtime/src/shared.rs"]
 mod shared;
-#[path = "../src/state/mod.rs"]
+#[path = "../../runtime/src/state/mod.rs"]
 mod state;
-#[path = "../src/task.rs"]
+#[path = "../../runtime/src/task.rs"]
 mod task;
-#[path = "../src/time.rs"]
+#[path = "../../runtime/src/time.rs"]
 pub mod time;
 
-#[path = "seeds/known.rs"]
+#[path = "runtime_seeds/known.rs"]
 mod known;
-#[path = "seeds/program.rs"]
+#[path = "runtime_seeds/program.rs"]
 mod program;
-#[path = "seeds/records.rs"]
+#[path = "runtime_seeds/records.rs"]
 mod records;
 #[path = "../../completion-port/tests/seeds/search.rs"]
 mod search;
-#[path = "seeds/steps.rs"]
+#[path = "runtime_seeds/steps.rs"]
 mod steps;
-#[path = "seeds/sync.rs"]
+#[path = "runtime_seeds/sync.rs"]
 mod sync;
-#[path = "seeds/world.rs"]
+#[path = "runtime_seeds/world.rs"]
 mod world;
 
 /// Replaces the module of this name that `search` and the primitives of the port's seeds expect.
