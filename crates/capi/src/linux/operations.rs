@@ -1,7 +1,7 @@
 //! Overlapped operations of all kinds: how they start, end and are cancelled.
 //!
 //! An operation consists of a [`Work`], which the port's threads try until it is done, and a
-//! [`Recipients`]: who is told of its end, which are the OVERLAPPED, the event and the port. The thread
+//! [`Recipients`], which learn of its end: the OVERLAPPED, the event and the port. The thread
 //! that ends it writes the OVERLAPPED, the status last, and never touches it afterwards: the
 //! program may free it as soon as it has seen the status. So packets contain copies of their
 //! values.

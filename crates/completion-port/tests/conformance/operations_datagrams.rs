@@ -443,7 +443,7 @@ on_every_system! {
 
     /// Rule 83: an error of the socket is the outcome of the receive that waits.
     fn an_error_fails_the_receive_of_many(system: &System) {
-        system.not_on_wine("errors of datagram sockets that a receive in flight is told of");
+        system.not_on_wine("receive in flight that fails with a datagram socket's error");
         let port = port_on(system);
         let (near, far) = system.udp_pair();
         let same = near.dup().unwrap();
