@@ -143,9 +143,12 @@ pub(crate) fn advantage(
     above.ratio(below, &cell.compared)
 }
 
+/// The unit of rates that are millions of operations in a second.
+pub(crate) const MILLIONS: &str = "Mops/s";
+
 /// Whether more is better for the compared quantity.
 pub(crate) fn is_rate(cell: &Cell) -> bool {
-    unit(cell, &cell.compared) == "1/s"
+    matches!(unit(cell, &cell.compared), "1/s" | MILLIONS)
 }
 
 fn advantage_name(cell: &Cell) -> String {

@@ -51,6 +51,19 @@ fn assert_has(cell: &Value, names: &[&str], rounds: usize) {
     }
 }
 
+/// The values of a quantity, which the row has in every round.
+fn values(row: &Value, name: &str) -> Vec<f64> {
+    let mut quantities = row["quantities"].as_array().unwrap().iter();
+    let quantity = quantities.find(|quantity| quantity["name"] == name).unwrap();
+    quantity["values"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+}
+
+fn assert_all(cell: &Value, holds: impl Fn(&Value) -> bool) {
+    for row in cell["rows"].as_array().unwrap() {
+        assert!(holds(row), "{row}");
+    }
+}
+
 fn title(cell: &Value) -> &str {
     cell["title"].as_str().unwrap()
 }
@@ -199,6 +212,38 @@ fn every_server_of_redis_answers_its_benchmark() {
     assert!(text.contains("SET; redis-benchmark -P 1 "), "{text}");
 }
 
+/// The programs check each timer; a fault is the row's failure.
+#[test]
+fn timers_are_armed_and_fire_on_every_contender() {
+    let arguments =
+        ["--scenario", "R8", "--quick", "--rounds", "2", "--against", "tokio,smol,port"];
+    let usual: &[&str] = &[];
+    for sandbox in [usual, &["--sandbox"]] {
+        let (cells, text) = run("timers", &[&arguments[..], sandbox].concat());
+        assert_eq!(cells.len(), 2);
+        for cell in &cells {
+            assert_eq!(rows(cell), ["ours", "tokio", "smol", "port"]);
+        }
+        assert!(title(&cells[0]).contains("5000 timers: armed"), "{text}");
+        assert_has(&cells[0], &["schedule", "schedule cpu", "cancel", "cancel cpu"], 2);
+        // The port's messages have no deadline that moves.
+        let mut moving = cells[0].clone();
+        moving["rows"].as_array_mut().unwrap().retain(|row| row["contender"] != "port");
+        assert_has(&moving, &["move", "move cpu"], 2);
+        assert!(text.contains("schedule [Mops/s]"), "{text}");
+        assert!(text.contains("cancel, ours / port: "), "{text}");
+        assert!(title(&cells[1]).contains("5000 timers: all fire within 50ms"), "{text}");
+        assert_has(&cells[1], &["cpu", "p50", "p99"], 2);
+        assert!(text.contains("p99, ours / tokio: "), "{text}");
+        // No operation takes less than a nanosecond, and no timer is in both halves.
+        assert_all(&cells[0], |row| values(row, "schedule").iter().all(|rate| *rate < 1000.0));
+        assert_all(&cells[1], |row| {
+            let (p50, p99) = (values(row, "p50"), values(row, "p99"));
+            p50.iter().zip(p99).all(|(p50, p99)| *p50 <= p99)
+        });
+    }
+}
+
 /// The programs say who stalls; of a runtime with fewer workers than tasks that block that is known.
 #[test]
 fn the_zoo_says_who_stalls() {
@@ -224,6 +269,7 @@ fn a_program_that_does_not_exist_is_an_error() {
     for (arguments, words) in [
         (["program", "--contender", "ours", "zoo", "unicorn"], "no program `unicorn`"),
         (["program", "--contender", "none", "zoo", "lifo"], "no contender `none`"),
+        (["program", "--contender", "port", "zoo", "lifo"], "no program `zoo lifo`"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cport-bench"));
         let output = command.args(arguments).stdin(Stdio::null()).output().unwrap();

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::api::{Eager, Ours, Runtime, Smol, Tokio};
+use super::api::{Eager, Ours, Smol, Tokio};
+use super::timers::{self, Timed};
 use super::{messages, processors, zoo};
 use crate::Failure;
-use crate::names::runtimes::{EAGER, MORE_WORKERS, OURS, SMOL, SPAWN_BLOCKING, TOKIO};
+use crate::names::runtimes::{EAGER, MORE_WORKERS, OURS, PORT, SMOL, SPAWN_BLOCKING, TOKIO};
 
 /// A program that takes longer has lost a message.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -26,6 +27,11 @@ pub(super) fn messages(contender: &str, name: &str, amount: usize) -> Said<messa
 /// Runs a program of the zoo in a new process. Returns whether it stalls.
 pub(super) fn zoo(contender: &str, name: &str) -> Said<bool> {
     ask(contender, &["zoo", name])
+}
+
+/// Runs a situation of R8 in a new process.
+pub(super) fn timers(contender: &str, name: &str, count: usize) -> Said<timers::Measured> {
+    ask(contender, &["timers", name, &count.to_string()])
 }
 
 fn ask<T: DeserializeOwned>(contender: &str, arguments: &[&str]) -> Said<T> {
@@ -72,11 +78,12 @@ pub(crate) fn perform(contender: &str, program: &[String]) -> Result<(), Failure
         EAGER => on::<Eager>(None, false, program),
         MORE_WORKERS => on::<Tokio>(Some(zoo::WORKERS), false, program),
         SMOL => on::<Smol>(None, false, program),
+        PORT => on_port(program),
         _ => Err(Failure::Unusable(format!("no contender `{contender}`"))),
     }
 }
 
-fn on<R: Runtime>(
+fn on<R: Timed>(
     workers: Option<usize>,
     offloads: bool,
     program: &[String],
@@ -85,16 +92,33 @@ fn on<R: Runtime>(
     let runtime = R::start(workers).map_err(|error| Failure::Broken(error.to_string()))?;
     match words[..] {
         ["messages", name, amount] => {
-            let amount =
-                amount.parse().map_err(|_| Failure::Unusable(format!("no number: {amount}")))?;
+            let amount = number(amount)?;
             end(&messages::perform(&runtime, name, amount).map_err(|error| error.to_string()))
         }
+        ["timers", name, count] => end(&timers::perform(&runtime, name, number(count)?)),
         ["zoo", name] => {
             let stalls = zoo::stalls(&runtime, name, offloads, processors());
             end(&stalls.ok_or_else(|| format!("no program `{name}`")))
         }
-        _ => Err(Failure::Unusable(format!("no program `{}`", program.join(" ")))),
+        _ => Err(no_program(program)),
     }
+}
+
+/// The port has no tasks, so it has only the programs of timers.
+fn on_port(program: &[String]) -> Result<(), Failure> {
+    let [kind, name, count] = program else { return Err(no_program(program)) };
+    if kind != "timers" {
+        return Err(no_program(program));
+    }
+    end(&timers::perform_on_port(name, number(count)?))
+}
+
+fn number(text: &str) -> Result<usize, Failure> {
+    text.parse().map_err(|_| Failure::Unusable(format!("no number: {text}")))
+}
+
+fn no_program(program: &[String]) -> Failure {
+    Failure::Unusable(format!("no program `{}`", program.join(" ")))
 }
 
 /// A program that stalls has no orderly end; its threads go with the process.

@@ -1,5 +1,5 @@
-//! R1 to R6 and the zoo: programs whose tasks may block, and servers that people know, on several
-//! runtimes.
+//! R1 to R6, R8 and the zoo: programs whose tasks may block, timers, and servers that people know, on
+//! several runtimes.
 //!
 //! Each program has one source for all runtimes ([`api::Runtime`]), and each runtime runs it in a
 //! process of its own.
@@ -12,6 +12,7 @@ mod foreign;
 mod messages;
 mod redis;
 mod server;
+mod timers;
 mod web;
 mod zoo;
 
@@ -20,10 +21,12 @@ use std::thread;
 use std::time::Duration;
 
 use crate::enough::Amount;
-use crate::names::runtimes::{EAGER, MORE_WORKERS, OURS, SMOL, SPAWN_BLOCKING, STALLS, TOKIO};
+use crate::names::runtimes::{
+    EAGER, MORE_WORKERS, OURS, PORT, SMOL, SPAWN_BLOCKING, STALLS, TOKIO,
+};
 use crate::options::{
     self, ASKED_FOR, BLOCKING, COMPUTING, ECHO, HTTP, INSTRUCTIONS, MESSAGES, REDIS, SHORT_HTTP,
-    ZOO,
+    TIMERS, ZOO,
 };
 use crate::report::{Cell, Described, Row};
 use crate::run::Bench;
@@ -122,6 +125,7 @@ pub(crate) fn described(options: &options::Run) -> Vec<Described> {
     }
     let of_http = [HTTP, SHORT_HTTP].iter().any(is_wanted).then(web::described);
     let of_redis = is_wanted(&REDIS).then(redis::described);
+    let of_timers = is_wanted(&TIMERS).then(timers::described);
     let of = |contender: Contender| Described {
         name: format!("{} in R", contender.name),
         about: contender.about.to_owned(),
@@ -131,7 +135,10 @@ pub(crate) fn described(options: &options::Run) -> Vec<Described> {
     let of_http: Vec<Described> = of_http.into_iter().flatten().collect();
     let is_new = |it: &Described| of_http.iter().all(|other| other.name != it.name);
     let of_redis: Vec<Described> = of_redis.into_iter().flatten().filter(is_new).collect();
-    CONTENDERS.into_iter().map(of).chain(of_http).chain(of_redis).collect()
+    let has_port = || of_http.iter().chain(&of_redis).any(|other| other.name == PORT);
+    let of_timers = of_timers.filter(|_| !has_port());
+    let runtimes = CONTENDERS.into_iter().map(of);
+    runtimes.chain(of_http).chain(of_redis).chain(of_timers).collect()
 }
 
 /// The scenarios, each with what measures it.
@@ -154,7 +161,7 @@ pub(crate) fn benches(
     let of = || here.clone();
     let [for_echo, for_blocking, for_computing, for_messages, for_zoo] =
         [of(), of(), of(), of(), of()];
-    let [for_web, for_short, for_redis] = [of(), of(), of()];
+    let [for_web, for_short, for_redis, for_timers] = [of(), of(), of(), of()];
     let zoo = rounds(Amount::exactly(3)).least;
     vec![
         (ECHO, Box::new(move |step| cells::echo(&for_echo, echo, step))),
@@ -168,6 +175,7 @@ pub(crate) fn benches(
         (HTTP, Box::new(move |step| web::lasting(&for_web, web, step))),
         (SHORT_HTTP, Box::new(move |step| web::short(&for_short, web, step))),
         (REDIS, Box::new(move |step| redis::measure(&for_redis, web, step))),
+        (TIMERS, Box::new(move |step| timers::measure(&for_timers, web, divided_by, step))),
     ]
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub(super) use self::ours::Ours;
 pub(super) use self::smol::Smol;
-pub(super) use self::tokio::{Eager, Tokio};
+pub(super) use self::tokio::{Eager, OnTokio, Tokio};
 
 mod ours;
 mod smol;
