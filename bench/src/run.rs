@@ -175,7 +175,7 @@ const WITHIN_THE_PROCESS: [(&str, u64); 15] = [
     (HTTP, 300),
     (SHORT_HTTP, 150),
     (REDIS, 200),
-    (TIMERS, 150),
+    (TIMERS, 250),
 ];
 
 /// How long it takes to measure what needs no server.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::load::{BURST, Handlers, Pattern};
 pub(crate) use crate::options::{ACCEPTS, DATAGRAMS, FILES, OFTEN, OPERATIONS, SINK};
-use crate::options::{ASKED_FOR, SCENARIOS, SHORT};
+use crate::options::{ASKED_FOR, SCENARIOS, SHORT, TIMERS};
 use crate::sink::{Drain, Reads, Service, Sink};
 use crate::system;
 use crate::traffic::Traffic;
@@ -85,7 +85,8 @@ impl Setup {
 
     /// How many connections send.
     pub(crate) fn active(&self) -> usize {
-        self.connections.min(ACTIVE)
+        // The deadlines of all connections have to move.
+        if self.scenario == TIMERS { self.connections } else { self.connections.min(ACTIVE) }
     }
 
     /// Whether connections have to be created again for each turn, because those of all contenders

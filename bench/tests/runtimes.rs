@@ -217,10 +217,11 @@ fn every_server_of_redis_answers_its_benchmark() {
 fn timers_are_armed_and_fire_on_every_contender() {
     let arguments =
         ["--scenario", "R8", "--quick", "--rounds", "2", "--against", "tokio,smol,port"];
+    let sizes = ["--connections", "70", "--seconds", "0.05"];
     let usual: &[&str] = &[];
     for sandbox in [usual, &["--sandbox"]] {
-        let (cells, text) = run("timers", &[&arguments[..], sandbox].concat());
-        assert_eq!(cells.len(), 2);
+        let (cells, text) = run("timers", &[&arguments[..], &sizes, sandbox].concat());
+        assert_eq!(cells.len(), 3);
         for cell in &cells {
             assert_eq!(rows(cell), ["ours", "tokio", "smol", "port"]);
         }
@@ -235,6 +236,9 @@ fn timers_are_armed_and_fire_on_every_contender() {
         assert!(title(&cells[1]).contains("5000 timers: all fire within 50ms"), "{text}");
         assert_has(&cells[1], &["cpu", "p50", "p99"], 2);
         assert!(text.contains("p99, ours / tokio: "), "{text}");
+        assert!(title(&cells[2]).contains("70 connections; each request moves"), "{text}");
+        assert_has(&cells[2], &["cpu", "rate", "p50", "p99", "threads", "resident"], 2);
+        assert!(text.contains("rate, ours / port: "), "{text}");
         // No operation takes less than a nanosecond, and no timer is in both halves.
         assert_all(&cells[0], |row| values(row, "schedule").iter().all(|rate| *rate < 1000.0));
         assert_all(&cells[1], |row| {

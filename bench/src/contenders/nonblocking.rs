@@ -55,7 +55,7 @@ impl Family for Standard {
 }
 
 /// What a thread serves its sockets with.
-pub(super) struct Handler<F: Family = Standard> {
+pub(crate) struct Handler<F: Family = Standard> {
     service: Service,
     /// Allocated, so that a thread's stack stays small.
     buffer: Box<[u8]>,
@@ -65,7 +65,7 @@ pub(super) struct Handler<F: Family = Standard> {
 
 impl<F: Family> Handler<F> {
     /// One that does this with connections.
-    pub(super) fn new(service: Service) -> Self {
+    pub(crate) fn new(service: Service) -> Self {
         let buffer = vec![0; service.buffer()].into_boxed_slice();
         Handler { service, buffer, accepted: Vec::with_capacity(MOST_ACCEPTED) }
     }
@@ -80,13 +80,13 @@ pub(crate) enum Peer<F: Family = Standard> {
 
 impl<F: Family> Peer<F> {
     /// A connection in non-blocking mode.
-    pub(super) fn of(stream: F::Stream) -> Self {
+    pub(crate) fn of(stream: F::Stream) -> Self {
         Peer::Connection(Connection::of(stream))
     }
 
     /// Serves a connection ([`Connection::serve`]), answers datagrams, or accepts waiting
     /// connections into the handler's list. After an error the server cannot continue.
-    pub(super) fn serve(
+    pub(crate) fn serve(
         &mut self,
         handler: &mut Handler<F>,
         ends: bool,
@@ -167,7 +167,7 @@ pub(crate) struct Connection<S = TcpStream> {
 
 /// What a connection waits for once it has been served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// For input: all there was has been read.
     Input,
     /// For its next turn: the handler has stopped before the end of what there is.

@@ -83,11 +83,7 @@ pub(crate) fn perform(contender: &str, program: &[String]) -> Result<(), Failure
     }
 }
 
-fn on<R: Timed>(
-    workers: Option<usize>,
-    offloads: bool,
-    program: &[String],
-) -> Result<(), Failure> {
+fn on<R: Timed>(workers: Option<usize>, offloads: bool, program: &[String]) -> Result<(), Failure> {
     let words: Vec<&str> = program.iter().map(String::as_str).collect();
     let runtime = R::start(workers).map_err(|error| Failure::Broken(error.to_string()))?;
     match words[..] {

@@ -107,7 +107,7 @@ fn program(contender: &str) -> Result<PathBuf, String> {
 
 /// All servers.
 pub(crate) fn servers() -> Vec<crate::contenders::Contender> {
-    [server::all(), web::servers(), redis::servers()].concat()
+    [server::all(), web::servers(), redis::servers(), timers::servers()].concat()
 }
 
 /// Whether it is one of the runtimes, or another server of R2, R3 or R6.

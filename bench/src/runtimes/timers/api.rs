@@ -1,8 +1,9 @@
 //! What the programs need of a runtime's timers.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use completion_port_runtime::time;
 use tokio::task::coop;
@@ -19,6 +20,13 @@ pub(in crate::runtimes) trait Timed: Runtime {
 
     /// Moves the deadline.
     fn move_to(timer: Pin<&mut Self::Timer>, at: Instant);
+
+    /// Reads, and fails if that takes longer than this time.
+    fn read_within(
+        time: Duration,
+        stream: &mut Self::Stream,
+        buffer: &mut [u8],
+    ) -> impl Future<Output = io::Result<usize>> + Send;
 
     /// Lets a task poll as many timers as it likes without giving up its turn.
     fn unlimited<F: Future + Send + 'static>(
@@ -37,6 +45,14 @@ impl Timed for Ours {
         timer.get_mut().reset(at);
     }
 
+    async fn read_within(
+        time: Duration,
+        stream: &mut Self::Stream,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        time::timeout(time, Self::read(stream, buffer)).await?
+    }
+
     fn unlimited<F: Future + Send + 'static>(
         task: F,
     ) -> impl Future<Output = F::Output> + Send + 'static {
@@ -53,6 +69,14 @@ impl<const EAGER: bool> Timed for OnTokio<EAGER> {
 
     fn move_to(timer: Pin<&mut tokio::time::Sleep>, at: Instant) {
         timer.reset(at.into());
+    }
+
+    async fn read_within(
+        time: Duration,
+        stream: &mut Self::Stream,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        tokio::time::timeout(time, Self::read(stream, buffer)).await?
     }
 
     /// Otherwise a task has a budget, after which no timer is armed before the task yields.
@@ -74,6 +98,18 @@ impl Timed for Smol {
         timer.get_mut().set_at(at);
     }
 
+    async fn read_within(
+        time: Duration,
+        stream: &mut Self::Stream,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        let too_late = async {
+            smol::Timer::after(time).await;
+            Err(io::ErrorKind::TimedOut.into())
+        };
+        smol::future::or(Self::read(stream, buffer), too_late).await
+    }
+
     fn unlimited<F: Future + Send + 'static>(
         task: F,
     ) -> impl Future<Output = F::Output> + Send + 'static {
@@ -85,7 +121,6 @@ impl Timed for Smol {
 mod tests {
     use std::future::poll_fn;
     use std::task::Poll;
-    use std::time::Duration;
 
     use super::*;
     use crate::runtimes::api::Tokio;

@@ -1,4 +1,4 @@
-//! R8: many timers, on runtimes and on the bare port.
+//! R8: many timers, and deadlines that move, on runtimes and on the bare port.
 //!
 //! *Timers that are cancelled*: one task arms all of them, moves each to a later time and cancels
 //! them in the same order. The figures are operations of that one thread in a second of wall-clock
@@ -13,6 +13,11 @@
 //! fired, so it includes what a task costs that is woken and ends. The lateness is the time from the
 //! deadline until the task runs.
 //!
+//! *Idle connections*: an echo whose connections have a deadline each, which moves with every message.
+//! All connections send, one request at a time. On a runtime each read is inside a timeout, by the
+//! means that are usual there. The port has a deadline for a connection's next event
+//! ([`Ready::rearm_as_until`]). The processor time is that of the server.
+//!
 //! The port has no tasks. Its timers are messages for a future time ([`Port::post_at`]), and as many
 //! threads wait for them as a runtime has workers. Its figures are a lower bound for what a runtime
 //! on it can reach. A message has no deadline that moves.
@@ -21,10 +26,12 @@
 //! nobody. Every timer that fires does so once, and not before its deadline.
 //!
 //! [`Port::post_at`]: completion_port::Port::post_at
+//! [`Ready::rearm_as_until`]: completion_port::Ready::rearm_as_until
 
 mod api;
 mod cancelled;
 mod fired;
+mod idle;
 mod on_port;
 
 use std::time::Duration;
@@ -34,6 +41,7 @@ use serde::{Deserialize, Serialize};
 pub(super) use self::api::Timed;
 use self::cancelled::Cancelled;
 use self::fired::Fired;
+pub(super) use self::idle::servers;
 use super::web::note;
 use super::{Options, child, count, processors, rows, to_float};
 use crate::distance;
@@ -120,15 +128,14 @@ pub(super) fn measure(
     step: &mut dyn FnMut(&str),
 ) -> Vec<Cell> {
     let count = (COUNT / divided_by).max(1);
-    vec![cancelled(options, rounds, count, step), fired(options, rounds, count, step)]
+    vec![
+        cancelled(options, rounds, count, step),
+        fired(options, rounds, count, step),
+        idle::measure(options, rounds, divided_by, step),
+    ]
 }
 
-fn cancelled(
-    options: &Options,
-    rounds: Amount,
-    count: usize,
-    step: &mut dyn FnMut(&str),
-) -> Cell {
+fn cancelled(options: &Options, rounds: Amount, count: usize, step: &mut dyn FnMut(&str)) -> Cell {
     let rows = in_turns(options, rounds, (CANCELLED, count), SCHEDULE, step, |row, measured| {
         let cost = match measured {
             Some(Measured::Cancelled(cost)) => Some(cost),

@@ -191,7 +191,7 @@ impl Situation {
 }
 
 /// A ratio with its interval.
-pub(in crate::runtimes) fn note(cell: &Cell, (quantity, above, below): (&str, &str, &str)) -> Option<String> {
+pub(super) fn note(cell: &Cell, (quantity, above, below): (&str, &str, &str)) -> Option<String> {
     let ratio = cell.row(above)?.ratio(cell.row(below)?, quantity)?;
     Some(format!("{quantity}, {above} / {below}: {}", with_interval(&ratio)))
 }

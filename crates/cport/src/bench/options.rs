@@ -44,7 +44,7 @@ pub(crate) const SCENARIOS: [(&str, &str); 29] = [
         REDIS,
         "runtimes and others: SET, GET, INCR and MGET of Redis, alone and pipelined; and Redis",
     ),
-    (TIMERS, "runtimes and the port: 100,000 timers; in separate processes"),
+    (TIMERS, "runtimes and the port: 100,000 timers; 10,000 connections with moving deadlines"),
     (ZOO, "runtimes: small programs that are known to stall"),
     (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
 ];
