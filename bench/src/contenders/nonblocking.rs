@@ -122,7 +122,10 @@ impl Owning {
 }
 
 /// Accepts until no connection waits, or until other sockets should have their turns.
-fn accept<F: Family>(listener: &F::Listener, accepted: &mut Vec<F::Stream>) -> io::Result<Next> {
+pub(crate) fn accept<F: Family>(
+    listener: &F::Listener,
+    accepted: &mut Vec<F::Stream>,
+) -> io::Result<Next> {
     for _ in 0..MOST_ACCEPTED {
         match F::accept(listener) {
             Ok(stream) => accepted.push(stream),
@@ -250,7 +253,7 @@ impl<S: Read + Write> Connection<S> {
 }
 
 /// Writes as much as there is room for; returns how much that was.
-fn send(stream: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
+pub(crate) fn send(stream: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {
         match stream.write(&bytes[sent..]) {

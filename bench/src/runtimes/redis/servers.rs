@@ -23,7 +23,7 @@ mod task;
 /// What the example has from the other examples.
 mod common {
     use super::{TcpListener, TcpStream, io};
-    use crate::runtimes::web;
+    use crate::contenders::nonblocking;
     use crate::system;
 
     pub(super) fn accept(listener: &TcpListener) -> Option<TcpStream> {
@@ -31,7 +31,7 @@ mod common {
     }
 
     pub(super) fn send(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<()> {
-        let sent = web::send(stream, bytes)?;
+        let sent = nonblocking::send(stream, bytes)?;
         bytes.drain(..sent);
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! A server of HTTP/1.1 by hand: what a connection receives becomes answers. Its threads wait for
 //! the port, or for a set of epoll each.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read as _};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::contenders::nonblocking::send;
 use crate::http::ANSWER;
 
 /// The only page.
@@ -176,18 +177,4 @@ fn ends(request: &httparse::Request<'_, '_>) -> bool {
             && header.value.eq_ignore_ascii_case(b"close")
     };
     request.version != Some(1) || request.headers.iter().any(closes)
-}
-
-/// Writes as much as there is room for; returns how much that was.
-pub(in crate::runtimes) fn send(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    let mut sent = 0;
-    while sent < bytes.len() {
-        match stream.write(&bytes[sent..]) {
-            Ok(written) => sent += written,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(sent)
 }

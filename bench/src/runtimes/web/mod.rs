@@ -13,11 +13,8 @@ mod on_port;
 mod tests;
 mod wrk;
 
-use std::io::{self, ErrorKind};
-use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-pub(super) use self::by_hand::send;
 use super::cells::{half, measure};
 use super::foreign::nginx;
 use super::server::{self, Kind};
@@ -40,8 +37,6 @@ const CONNECTIONS: [usize; 2] = [64, 512];
 const TOGETHER: u32 = 16;
 /// Requests of a short connection.
 const OF_EACH: u32 = 10;
-/// Connections that a listener accepts at most before others have their turns.
-const MOST_ACCEPTED: usize = 64;
 
 /// The first is the one to which the others are compared.
 const ALL: [&str; 6] = [OURS, TOKIO, SMOL, PORT, EPOLL, NGINX];
@@ -88,22 +83,6 @@ fn server(name: &str) -> Result<Contender, String> {
     }
     let by_hand = servers().into_iter().find(|it| it.name.split('/').next() == Some(name));
     by_hand.or_else(|| server::of(name, Kind::Http)).ok_or_else(|| format!("no server `{name}`"))
-}
-
-/// Accepts until no connection waits, or until other sockets should have their turns.
-fn accept_some(listener: &TcpListener, accepted: &mut Vec<TcpStream>) -> io::Result<()> {
-    for _ in 0..MOST_ACCEPTED {
-        match system::accept(listener) {
-            Ok(stream) => accepted.push(stream),
-            Err(error) => match error.kind() {
-                ErrorKind::WouldBlock => break,
-                // The client has gone while its connection waited.
-                ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
-                _ => return Err(error),
-            },
-        }
-    }
-    Ok(())
 }
 
 /// A cell.

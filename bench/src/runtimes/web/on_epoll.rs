@@ -9,8 +9,8 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use slab::Slab;
 
-use super::accept_some;
 use super::by_hand::{Connection, Desk, Next};
+use crate::contenders::nonblocking::{Standard, accept};
 use crate::contenders::{Listening, Server, threads};
 use crate::sink::Service;
 
@@ -61,7 +61,7 @@ fn serve(listener: &TcpListener) -> io::Result<()> {
         for event in events.drain(..) {
             let number = event.data.u64();
             if number == LISTENER {
-                accept_some(listener, &mut accepted)?;
+                accept::<Standard>(listener, &mut accepted)?;
                 for stream in accepted.drain(..) {
                     add(&set, &mut connections, stream)?;
                 }

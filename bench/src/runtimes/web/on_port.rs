@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use completion_port::{Batch, Interest, OneShot, Packet, Port, Ready, Registration};
 
-use super::accept_some;
 use super::by_hand::{Connection, Desk, Next};
+use crate::contenders::nonblocking::{Standard, accept};
 use crate::contenders::{Listening, Server, threads};
 use crate::sink::Service;
 
@@ -72,7 +72,7 @@ fn serve(port: &Port<Peer>) -> io::Result<()> {
             let Packet::Ready(mut ready) = packet else { continue };
             match ready.key_mut() {
                 Peer::Listener(listener) => {
-                    accept_some(listener, &mut accepted)?;
+                    accept::<Standard>(listener, &mut accepted)?;
                     ready.rearm()?;
                 }
                 Peer::Connection(connection) => {
