@@ -37,6 +37,16 @@ pub(super) fn need(name: &str) -> Result<PathBuf, String> {
     find(name).ok_or_else(|| format!("skipped: {name} is not installed"))
 }
 
+/// Why a program of this version is skipped, if it is older than that. One without a number is not.
+pub(super) fn too_old(version: &str, oldest: [u32; 3]) -> Option<String> {
+    let is_number = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
+    let number = version.split_whitespace().find(is_number)?;
+    let parts: Vec<u32> = number.split('.').map_while(|part| part.parse().ok()).collect();
+    let [major, minor, patch] = oldest;
+    (*parts < oldest[..])
+        .then(|| format!("{SKIPPED}{version} is older than {major}.{minor}.{patch}"))
+}
+
 /// What a program prints when asked for its version; `None` if it is not installed.
 pub(super) fn said_by(program: &str, option: &str) -> Option<String> {
     let output = Command::new(find(program)?).arg(option).stdin(Stdio::null()).output().ok()?;
@@ -223,6 +233,17 @@ mod tests {
         assert!(usage_of(&[child.id()]).is_err());
         assert!(usage_of(&[]).unwrap_err().to_string().contains("no schedstat"));
         assert!(last.resident > 0 && last.threads == Some(1), "{last:?}");
+    }
+
+    #[test]
+    fn a_program_that_is_too_old_is_named() {
+        let lacks = |version| too_old(version, [1, 19, 5]);
+        let reason = "skipped: nginx 1.18.0 (Ubuntu) is older than 1.19.5";
+        assert_eq!(lacks("nginx 1.18.0 (Ubuntu)").unwrap(), reason);
+        assert!(lacks("nginx 1.19.4").is_some() && lacks("nginx 0.20").is_some());
+        for version in ["nginx 1.19.5", "nginx 1.19.10", "nginx 1.20", "nginx 2.0.1", "nginx"] {
+            assert_eq!(lacks(version), None, "{version}");
+        }
     }
 
     #[test]

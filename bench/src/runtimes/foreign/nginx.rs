@@ -10,10 +10,12 @@ use crate::http::ANSWER;
 use crate::sink::Service;
 
 const NAME: &str = "nginx";
+/// The first with the option `-e`. Others open a log of the system before they read the configuration.
+const OLDEST: [u32; 3] = [1, 19, 5];
 
 /// Why it does not take part, if it doesn't.
 pub(in crate::runtimes) fn lacks() -> Option<String> {
-    super::need(NAME).err()
+    super::need(NAME).err().or_else(|| super::too_old(&version(), OLDEST))
 }
 
 pub(in crate::runtimes) fn version() -> String {

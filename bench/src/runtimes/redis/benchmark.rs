@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::runtimes::child::output_of;
-use crate::runtimes::foreign::need;
+use crate::runtimes::foreign::{SKIPPED, need};
 
 const NAME: &str = "redis-benchmark";
 
@@ -77,7 +77,8 @@ pub(super) fn run(
 }
 
 /// The last line: the command, the rate, then times in milliseconds (average, least, and those of
-/// 50 %, 95 %, 99 % and all). An error of the server has a separate line.
+/// 50 %, 95 %, 99 % and all). Before 6.2 it printed the rate only. An error of the server has a
+/// separate line.
 fn parse(said: &str) -> Result<Ran, String> {
     let odd = || format!("{NAME}: odd output: {said}");
     if let Some(line) = said.lines().find(|line| line.contains("Error from server")) {
@@ -88,6 +89,7 @@ fn parse(said: &str) -> Result<Ran, String> {
         line.split("\",\"").filter_map(|value| value.trim_matches('"').parse().ok()).collect();
     match values[..] {
         [rate, _, _, p50, _, p99, _] => Ok(Ran { rate, p50: p50 * 1000.0, p99: p99 * 1000.0 }),
+        [_] => Err(format!("{SKIPPED}this {NAME} prints no latencies")),
         _ => Err(odd()),
     }
 }
@@ -104,6 +106,8 @@ mod tests {
         let ran = parse(said).unwrap();
         assert_eq!(ran, Ran { rate: 50_000.0, p50: 400.0, p99: 900.0 });
         assert!(parse("").unwrap_err().contains("odd output"));
+        let error = parse("\"GET key:__rand_int__\",\"50000.00\"\n").unwrap_err();
+        assert_eq!(error, "skipped: this redis-benchmark prints no latencies");
         let said = "Error from server: ERR unknown command 'X'\n";
         assert_eq!(parse(said).unwrap_err(), said.trim_end());
     }

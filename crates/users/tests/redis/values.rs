@@ -1,5 +1,8 @@
 //! Counters, deadlines and commands with several keys, with the replies of Redis 7.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 use std::time::Instant;
 
 use super::*;
@@ -112,17 +115,55 @@ fn counters_and_deadlines_are_those_of_redis() {
     end(server);
 }
 
+/// Redis itself, which ends with the test, also if that fails.
+struct Redis {
+    child: Child,
+    /// It would load the data of another server from the current folder.
+    folder: PathBuf,
+}
+
+impl Redis {
+    fn start(port: u16) -> Redis {
+        let name = format!("redis-{}", std::process::id());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+        command.args(["--appendonly", "no"]).arg("--dir").arg(&folder).stdout(Stdio::null());
+        Redis { child: command.spawn().unwrap(), folder }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Why the test of Redis itself is skipped on this machine, if it is.
+fn lacks_redis() -> Option<String> {
+    let Ok(output) = Command::new("redis-server").arg("--version").output() else {
+        return Some("redis-server is not installed".to_owned());
+    };
+    // Redis server v=7.0.15 sha=...
+    let said = String::from_utf8_lossy(&output.stdout);
+    let number = said.split_whitespace().find_map(|word| word.strip_prefix("v="));
+    let number = number.unwrap_or_else(|| panic!("no version: {said}"));
+    let major: u32 = number.split('.').next().unwrap_or_default().parse().unwrap();
+    (major < 7).then(|| format!("redis-server {number} has no options of EXPIRE, as 7.0 has"))
+}
+
 /// The program that it imitates, where it is installed: it gives the same answers.
 #[test]
 fn redis_itself_gives_the_same_answers() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut command = Command::new("redis-server");
-    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-    command.args(["--appendonly", "no"]).stdout(std::process::Stdio::null());
-    let Ok(mut redis) = command.spawn() else {
-        println!("skipped: redis-server is not installed");
+    if let Some(reason) = lacks_redis() {
+        println!("skipped: {reason}");
         return;
-    };
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let _redis = Redis::start(port);
     let deadline = Instant::now() + Duration::from_secs(30);
     let stream = loop {
         match TcpStream::connect(("127.0.0.1", port)) {
@@ -133,8 +174,6 @@ fn redis_itself_gives_the_same_answers() {
     };
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     checks_what_both_answer(&mut Client(BufReader::new(stream)));
-    redis.kill().unwrap();
-    redis.wait().unwrap();
 }
 
 /// Repeats a request until its reply is as wanted. Returns that reply.
