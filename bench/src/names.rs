@@ -29,6 +29,8 @@ pub(crate) mod runtimes {
 
     /// The quantity of the zoo: 1 if a program stalls.
     pub(crate) const STALLS: &str = "stalls";
+    /// The beginning of a title, if the servers use axum.
+    pub(crate) const BY_AXUM: &str = "HTTP by axum";
     /// The share of requests that block in a row in which none does.
     pub(crate) const QUIET: &str = "nothing blocks";
 

@@ -96,6 +96,28 @@ fn every_runtime_echoes() {
     assert!(text.contains("ours: blocked threads by "), "{text}");
 }
 
+/// The same cells of R4a with axum: it is measured on ours and on tokio, in each way to block.
+fn assert_axum_is_served(cells: &[Value], text: &str) {
+    for (index, what) in ["sleep", "Mutex", "read", "lookup"].into_iter().enumerate() {
+        let (closed, open) = (&cells[index], &cells[index + 4]);
+        for (cell, load) in [(closed, "closed loop"), (open, "open loop")] {
+            assert!(title(cell).starts_with("HTTP by axum, "), "{cell}");
+            assert!(title(cell).contains(what) && title(cell).contains(load), "{cell}");
+            assert_has(cell, &["cpu", "rate", "p50", "p99", "threads", "resident"], 2);
+            assert!(cell["notes"].to_string().contains("blocked threads by "), "{cell}");
+        }
+        assert_eq!(rows(closed), ["ours", "tokio", "tokio_spawn_blocking"]);
+        let shares =
+            ["ours, 2 %", "tokio, 2 %", "tokio_spawn_blocking, 2 %", "ours, nothing blocks"];
+        assert_eq!(rows(open), shares);
+    }
+    assert!(text.contains("HTTP by axum, std::thread::sleep(5 ms): cpu of ours / "), "{text}");
+    for words in ["ours with axum", "feature `tokio-compat`", "sockets, and the thread that waits"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
 /// Throughput and latencies in each way to block, and the plot of the first.
 #[test]
 fn handlers_that_block_are_served_by_every_runtime() {
@@ -105,7 +127,8 @@ fn handlers_that_block_are_served_by_every_runtime() {
     let plot_to = ["--plot", plot.to_str().unwrap()];
     let arguments = [&["--scenario", "R4a"][..], &rounds, &plot_to].concat();
     let (cells, text) = run("blocking", &arguments);
-    assert_eq!(cells.len(), 8);
+    assert_eq!(cells.len(), 16);
+    assert_axum_is_served(&cells[8..], &text);
     let all = ["ours", "tokio", "tokio_more_workers", "tokio_spawn_blocking", "smol"];
     for (index, what) in ["sleep", "Mutex", "read", "lookup"].into_iter().enumerate() {
         let (closed, open) = (&cells[index], &cells[index + 4]);
@@ -130,11 +153,16 @@ fn handlers_that_compute_are_served_in_a_sandbox() {
     let rounds = ["--rounds", "2", "--seconds", "0.3", "--threads", "4", "--against", ALL];
     let arguments = [&["--scenario", "R4b", "--sandbox"][..], &rounds].concat();
     let (cells, text) = run("computing", &arguments);
-    assert_eq!(cells.len(), 1);
-    assert_has(&cells[0], &["cpu", "rate", "p50", "p99", "threads", "resident"], 2);
+    assert_eq!(cells.len(), 2);
+    for (cell, server) in cells.iter().zip(["HTTP by hyper", "HTTP by axum"]) {
+        assert!(title(cell).starts_with(server), "{cell}");
+        assert_has(cell, &["cpu", "rate", "p50", "p99", "threads", "resident"], 2);
+    }
+    assert_eq!(rows(&cells[1]), ["ours", "tokio", "tokio_spawn_blocking"]);
     // The port has neither perf nor io_uring.
     assert!(text.contains("ours: blocked threads by Tick, files by threads"), "{text}");
     assert!(text.contains("p99 of the quick requests on ours, us"), "{text}");
+    assert!(text.contains("HTTP by axum, p99 of the quick requests on ours, us"), "{text}");
 }
 
 /// The rows that have not been skipped, since the program of another project is not installed.

@@ -6,7 +6,9 @@ use super::server::{self, Kind};
 use super::{CONTENDERS, Contender, Options, processors};
 use crate::enough::Amount;
 use crate::load::{Handlers, Pattern};
-use crate::names::runtimes::{EAGER, MORE_WORKERS, OURS, SMOL, SPAWN_BLOCKING, TOKIO, with_share};
+use crate::names::runtimes::{
+    BY_AXUM, EAGER, MORE_WORKERS, OURS, SMOL, SPAWN_BLOCKING, TOKIO, with_share,
+};
 use crate::options::{BLOCKING, COMPUTING, ECHO};
 use crate::report::{Cell, Row};
 use crate::rounds::{self, Place};
@@ -35,6 +37,29 @@ const BLOCKS: [(&str, Work); 4] = [
 ];
 
 const ALL: [&str; 6] = [OURS, TOKIO, MORE_WORKERS, SPAWN_BLOCKING, EAGER, SMOL];
+/// Those that have a server with axum.
+const WITH_AXUM: [&str; 3] = [OURS, TOKIO, SPAWN_BLOCKING];
+
+impl Kind {
+    fn about(self) -> &'static str {
+        match self {
+            Kind::Echo => "echo",
+            Kind::Http => "HTTP by hyper",
+            Kind::Axum => BY_AXUM,
+        }
+    }
+
+    /// The contenders where handlers block or compute.
+    fn contenders(self) -> &'static [&'static str] {
+        if self == Kind::Axum { &WITH_AXUM } else { &ALL }
+    }
+
+    /// Requests of HTTP. One in `once_in` asks for `work`.
+    fn http(self, rate: Option<u32>, once_in: u32, work: Work) -> Traffic {
+        let accepts = self == Kind::Axum;
+        Traffic::Http(Http { rate, once_in, work, accepts, ..Http::PLAIN })
+    }
+}
 
 /// How a cell is measured.
 struct Situation {
@@ -75,10 +100,13 @@ impl Situation {
     }
 
     /// The workers of the contender that gets as many as ours has threads in this situation, and a
-    /// note about them.
-    fn workers(&self, options: &Options) -> (usize, String) {
+    /// note about them. Without that contender no server takes this number.
+    fn workers(&self, options: &Options, among: &[&str]) -> (usize, Option<String>) {
         /// If ours does not run.
         const USUAL: usize = 16;
+        if !among.contains(&MORE_WORKERS) {
+            return (processors(), None);
+        }
         let (threads, why) = match options.threads {
             Some(threads) => (threads, "as asked for".to_owned()),
             None => match self.own_threads() {
@@ -86,7 +114,7 @@ impl Situation {
                 Err(reason) => (USUAL, format!("since ours has failed: {reason}")),
             },
         };
-        (threads, format!("{MORE_WORKERS}: {threads} workers, {why}"))
+        (threads, Some(format!("{MORE_WORKERS}: {threads} workers, {why}")))
     }
 
     fn own_threads(&self) -> Result<usize, String> {
@@ -131,10 +159,10 @@ fn cell(
     step: &mut dyn FnMut(&str),
 ) -> Cell {
     step("counting the threads of ours");
-    let (threads, note) = situation.workers(options);
+    let (threads, note) = situation.workers(options, among);
     let contenders = options.contenders(among).into_iter();
     let places = contenders.map(|it| named(it, situation.place(it, threads))).collect();
-    measure(situation.rounds, places, vec![note], step)
+    measure(situation.rounds, places, note.into_iter().collect(), step)
 }
 
 /// R1.
@@ -161,32 +189,47 @@ pub(super) fn echo(options: &Options, rounds: Amount, step: &mut dyn FnMut(&str)
     cells.collect()
 }
 
-/// R4a: throughput, then latencies.
+/// R4a: throughput of an echo, then latencies with hyper; both with axum.
 pub(super) fn blocking(options: &Options, rounds: Amount, step: &mut dyn FnMut(&str)) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for (what, work) in BLOCKS {
-        let situation = Situation {
-            scenario: BLOCKING,
-            title: format!("echo, one request in {ONCE_IN}: {what}; closed loop, 64 connections"),
-            kind: Kind::Echo,
-            connections: CONNECTIONS,
-            traffic: Traffic::Lasting,
-            handlers: Handlers::Sometimes { once_in: ONCE_IN.into(), work },
-            compared: RATE,
-            round: options.round.unwrap_or(Duration::from_millis(400)),
-            rounds,
-        };
-        cells.push(cell(options, &situation, &ALL, step));
-    }
-    for (index, (what, work)) in BLOCKS.into_iter().enumerate() {
-        let shares = if index == 0 { &SHARES[..] } else { &SHARES[..2] };
-        cells.push(latencies(options, rounds, (what, work), shares, step));
+    for (closed, open) in [(Kind::Echo, Kind::Http), (Kind::Axum, Kind::Axum)] {
+        for block in BLOCKS {
+            cells.push(throughput(options, rounds, closed, block, step));
+        }
+        for (index, block) in BLOCKS.into_iter().enumerate() {
+            let is_plotted = open == Kind::Http && index == 0;
+            let shares = if is_plotted { &SHARES[..] } else { &SHARES[..2] };
+            cells.push(latencies(options, rounds, open, block, shares, step));
+        }
     }
     cells
 }
 
-fn http(rate: Option<u32>, once_in: u32, work: Work) -> Traffic {
-    Traffic::Http(Http { rate, once_in, work, ..Http::PLAIN })
+/// Closed loop.
+fn throughput(
+    options: &Options,
+    rounds: Amount,
+    kind: Kind,
+    (what, work): (&str, Work),
+    step: &mut dyn FnMut(&str),
+) -> Cell {
+    let (traffic, handlers) = match kind {
+        Kind::Echo => (Traffic::Lasting, Handlers::Sometimes { once_in: ONCE_IN.into(), work }),
+        Kind::Http | Kind::Axum => (kind.http(None, ONCE_IN, work), Handlers::Quick),
+    };
+    let about = kind.about();
+    let situation = Situation {
+        scenario: BLOCKING,
+        title: format!("{about}, one request in {ONCE_IN}: {what}; closed loop, 64 connections"),
+        kind,
+        connections: CONNECTIONS,
+        traffic,
+        handlers,
+        compared: RATE,
+        round: options.round.unwrap_or(Duration::from_millis(400)),
+        rounds,
+    };
+    cell(options, &situation, kind.contenders(), step)
 }
 
 /// Open loop, at half the capacity of the slowest contender. Each share of requests that block has
@@ -195,6 +238,7 @@ fn http(rate: Option<u32>, once_in: u32, work: Work) -> Traffic {
 fn latencies(
     options: &Options,
     rounds: Amount,
+    kind: Kind,
     (what, work): (&str, Work),
     shares: &[u32],
     step: &mut dyn FnMut(&str),
@@ -202,17 +246,17 @@ fn latencies(
     let mut situation = Situation {
         scenario: BLOCKING,
         title: String::new(),
-        kind: Kind::Http,
+        kind,
         connections: CONNECTIONS,
-        traffic: http(None, ONCE_IN, work),
+        traffic: kind.http(None, ONCE_IN, work),
         handlers: Handlers::Quick,
         compared: "p99",
         round: options.round.unwrap_or(Duration::from_millis(700)),
         rounds,
     };
-    let contenders = options.contenders(&ALL);
-    let (threads, note) = situation.workers(options);
-    let mut notes = vec![note];
+    let contenders = options.contenders(kind.contenders());
+    let (threads, note) = situation.workers(options, kind.contenders());
+    let mut notes: Vec<String> = note.into_iter().collect();
     let mut slowest = f64::INFINITY;
     let mut capacities = Vec::new();
     for contender in &contenders {
@@ -228,13 +272,14 @@ fn latencies(
     let is_plotted = shares.len() > 2;
     situation.round = options.round.unwrap_or(Duration::from_millis(800));
     situation.title = format!(
-        "HTTP by hyper, {what}; open loop, {rate} requests per second, 64 connections, by the share \
-         of requests that block"
+        "{}, {what}; open loop, {rate} requests per second, 64 connections, by the share of \
+         requests that block",
+        kind.about()
     );
     let mut places = Vec::new();
     for share in shares {
         let of_share = Situation {
-            traffic: http(Some(rate), *share, work),
+            traffic: kind.http(Some(rate), *share, work),
             title: situation.title.clone(),
             ..situation
         };
@@ -264,21 +309,25 @@ pub(super) fn computing(
     rounds: Amount,
     step: &mut dyn FnMut(&str),
 ) -> Vec<Cell> {
-    let situation = Situation {
-        scenario: COMPUTING,
-        title: format!(
-            "HTTP by hyper, {HASH_RATE} requests per second, one in {HASH_ONCE_IN} computes for 60 ms \
-             (half a processor); open loop, 64 connections"
-        ),
-        kind: Kind::Http,
-        connections: CONNECTIONS,
-        traffic: http(Some(HASH_RATE), HASH_ONCE_IN, Work::Turns(turns(HASH))),
-        handlers: Handlers::Quick,
-        compared: "p99",
-        round: options.round.unwrap_or(Duration::from_secs(2)),
-        rounds,
-    };
-    vec![cell(options, &situation, &ALL, step)]
+    let cells = [Kind::Http, Kind::Axum].map(|kind| {
+        let situation = Situation {
+            scenario: COMPUTING,
+            title: format!(
+                "{}, {HASH_RATE} requests per second, one in {HASH_ONCE_IN} computes for 60 ms \
+                 (half a processor); open loop, 64 connections",
+                kind.about()
+            ),
+            kind,
+            connections: CONNECTIONS,
+            traffic: kind.http(Some(HASH_RATE), HASH_ONCE_IN, Work::Turns(turns(HASH))),
+            handlers: Handlers::Quick,
+            compared: "p99",
+            round: options.round.unwrap_or(Duration::from_secs(2)),
+            rounds,
+        };
+        cell(options, &situation, kind.contenders(), step)
+    });
+    cells.into()
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 //! several runtimes.
 //!
 //! Each program has one source for all runtimes ([`api::Runtime`]), and each runtime runs it in a
-//! process of its own.
+//! process of its own. With axum, only who accepts and runs the connections differs.
 
 mod api;
+mod axum;
 mod cells;
 mod child;
 mod eager;
@@ -107,7 +108,7 @@ fn program(contender: &str) -> Result<PathBuf, String> {
 
 /// All servers.
 pub(crate) fn servers() -> Vec<crate::contenders::Contender> {
-    [server::all(), web::servers(), redis::servers(), timers::servers()].concat()
+    [server::all(), axum::servers(), web::servers(), redis::servers(), timers::servers()].concat()
 }
 
 /// Whether it is one of the runtimes, or another server of R2, R3 or R6.
@@ -126,6 +127,7 @@ pub(crate) fn described(options: &options::Run) -> Vec<Described> {
     let of_http = [HTTP, SHORT_HTTP].iter().any(is_wanted).then(web::described);
     let of_redis = is_wanted(&REDIS).then(redis::described);
     let of_timers = is_wanted(&TIMERS).then(timers::described);
+    let of_axum = [BLOCKING, COMPUTING].iter().any(is_wanted).then(axum::described);
     let of = |contender: Contender| Described {
         name: format!("{} in R", contender.name),
         about: contender.about.to_owned(),
@@ -137,8 +139,8 @@ pub(crate) fn described(options: &options::Run) -> Vec<Described> {
     let of_redis: Vec<Described> = of_redis.into_iter().flatten().filter(is_new).collect();
     let has_port = || of_http.iter().chain(&of_redis).any(|other| other.name == PORT);
     let of_timers = of_timers.filter(|_| !has_port());
-    let runtimes = CONTENDERS.into_iter().map(of);
-    runtimes.chain(of_http).chain(of_redis).chain(of_timers).collect()
+    let on_runtimes = CONTENDERS.into_iter().map(of).chain(of_axum.into_iter().flatten());
+    on_runtimes.chain(of_http).chain(of_redis).chain(of_timers).collect()
 }
 
 /// The scenarios, each with what measures it.

@@ -1,5 +1,5 @@
 //! The servers on a runtime: an echo, and HTTP/1.1 by hyper. Their handlers do what a request asks
-//! for where they are, or inside `spawn_blocking`.
+//! for where they are, or inside `spawn_blocking`. Those with axum are in `axum`.
 
 use std::convert::Infallible;
 use std::io;
@@ -12,6 +12,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 
 use super::api::{Eager, Ours, Runtime, Smol, Tokio};
+use super::axum;
 use crate::contenders::{Contender, Server};
 use crate::http::ANSWER;
 use crate::sink::Service;
@@ -22,7 +23,10 @@ use crate::work::{BUFFER, MESSAGE, Work, parse};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Echo,
+    /// HTTP by hyper, ...
     Http,
+    /// ... and by axum, for which only some runtimes have a server. It accepts by its own means.
+    Axum,
 }
 
 /// The name by which a server's process is started: a runtime's name is also that of a contender in
@@ -60,8 +64,10 @@ pub(super) fn of(runtime: &str, kind: Kind) -> Option<Contender> {
     let kind = match kind {
         Kind::Echo => "echo",
         Kind::Http => "http",
+        Kind::Axum => "axum",
     };
-    all().into_iter().find(|server| server.name.split_once('/') == Some((runtime, kind)))
+    let mut all = all().into_iter().chain(axum::servers());
+    all.find(|server| server.name.split_once('/') == Some((runtime, kind)))
 }
 
 fn start<R: Runtime, S: Serving<R> + Default, const AS_TOLD: bool>(
@@ -133,13 +139,7 @@ impl<R: Runtime, S: Serving<R>> Server for OnRuntime<R, S> {
             loop {
                 match R::accept(&listener).await {
                     Ok(stream) => R::detach(R::spawn(serving.clone().serve(stream))),
-                    // The client has gone while its connection waited.
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                    // Others would be measured with fewer connections than there are.
-                    Err(error) => {
-                        eprintln!("accept: {error}");
-                        std::process::exit(1);
-                    }
+                    Err(error) => not_accepted(&error),
                 }
             }
         });
@@ -159,8 +159,18 @@ impl<R: Runtime, S: Serving<R>> Server for OnRuntime<R, S> {
     }
 }
 
+/// Handles a failed accept. If no later one could succeed, it ends the process: otherwise the server
+/// would be measured with fewer connections than there are.
+pub(super) fn not_accepted(error: &io::Error) {
+    // The client has gone while its connection waited.
+    if error.kind() != io::ErrorKind::ConnectionAborted {
+        eprintln!("accept: {error}");
+        std::process::exit(1);
+    }
+}
+
 /// Does what a request asks for.
-async fn perform<R: Runtime, const OFFLOADS: bool>(work: Work) {
+pub(super) async fn perform<R: Runtime, const OFFLOADS: bool>(work: Work) {
     if OFFLOADS && work != Work::Echo {
         R::spawn_blocking(move || work.perform()).await;
     } else {
@@ -211,7 +221,7 @@ fn asked(path: &str) -> Option<Work> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
     use std::time::Duration;
@@ -258,20 +268,22 @@ mod tests {
         });
     }
 
+    pub(in crate::runtimes) fn checks_answers_of_http(client: &mut TcpStream) {
+        for (path, status) in [("/0/0", "200 OK"), ("/2/100", "200 OK"), ("/99/0", "404 ")] {
+            write!(client, "GET {path} HTTP/1.1\r\nhost: test\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            while !answer.ends_with(&format!("\r\n\r\n{ANSWER}")) {
+                let mut buffer = [0; 512];
+                let read = client.read(&mut buffer).unwrap();
+                assert!(read > 0, "{answer}");
+                answer.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+            }
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path}: {answer}");
+        }
+    }
+
     #[test]
     fn http_is_answered_after_its_work() {
-        each(Kind::Http, |client| {
-            for (path, status) in [("/0/0", "200 OK"), ("/2/100", "200 OK"), ("/99/0", "404 ")] {
-                write!(client, "GET {path} HTTP/1.1\r\nhost: test\r\n\r\n").unwrap();
-                let mut answer = String::new();
-                while !answer.ends_with(&format!("\r\n\r\n{ANSWER}")) {
-                    let mut buffer = [0; 512];
-                    let read = client.read(&mut buffer).unwrap();
-                    assert!(read > 0, "{answer}");
-                    answer.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
-                }
-                assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path}: {answer}");
-            }
-        });
+        each(Kind::Http, checks_answers_of_http);
     }
 }

@@ -1,7 +1,7 @@
 //! The targets of the runtime: R1 to R6 and the zoo.
 
 use super::{Judged, floor, ratio};
-use crate::names::runtimes::{MORE_WORKERS, OURS, QUIET, SPAWN_BLOCKING, STALLS, TOKIO};
+use crate::names::runtimes::{BY_AXUM, MORE_WORKERS, OURS, QUIET, SPAWN_BLOCKING, STALLS, TOKIO};
 use crate::options::{BLOCKING, COMPUTING, ECHO, HTTP, MESSAGES, REDIS, SHORT_HTTP, ZOO};
 use crate::report::{Cell, Report};
 use crate::scenario::{CPU, RATE};
@@ -13,7 +13,7 @@ const ECHO_CPU: f64 = 1.0;
 const SERVERS_OF_TOKIO: f64 = 1.0;
 /// R4a, closed loop: our rate, divided by tokio's if handlers sleep, ...
 const RATE_OF_TOKIO: f64 = 5.0;
-/// ... and in every variant divided by that of tokio with as many workers; ...
+/// ... and in every variant divided by that of tokio with as many workers; with axum neither; ...
 const RATE_OF_WORKERS: f64 = 0.95;
 /// ... our processor time for each request, divided by that of tokio with `spawn_blocking`.
 const BLOCKING_CPU: f64 = 1.1;
@@ -48,7 +48,7 @@ fn of_cell(cell: &Cell, in_sandbox: bool) -> Vec<Judged> {
         BLOCKING if cell.compared == RATE => throughput(cell),
         BLOCKING => latency(cell, in_sandbox).into_iter().collect(),
         COMPUTING => {
-            let what = format!("p99 of the quick requests on {OURS}, us");
+            let what = format!("{}p99 of the quick requests on {OURS}, us", by_axum(cell));
             vec![at_most(cell, what, value(cell, "p99"), BESIDE_HASHES)]
         }
         MESSAGES => {
@@ -75,18 +75,27 @@ fn of_cell(cell: &Cell, in_sandbox: bool) -> Vec<Judged> {
 }
 
 fn throughput(cell: &Cell) -> Vec<Judged> {
-    let variant = variant(cell);
+    let variant = format!("{}{}", by_axum(cell), variant(cell));
     let rate = |rival: &str, least: f64| {
         let what = format!("{variant}: rate, {OURS} / {rival}");
         floor(cell, what, ratio(cell, RATE, OURS, rival), least)
     };
-    let mut judged = vec![rate(MORE_WORKERS, RATE_OF_WORKERS)];
-    if cell.title.contains("thread::sleep") {
-        judged.push(rate(TOKIO, RATE_OF_TOKIO));
+    let mut judged = Vec::new();
+    if by_axum(cell).is_empty() {
+        judged.push(rate(MORE_WORKERS, RATE_OF_WORKERS));
+        if cell.title.contains("thread::sleep") {
+            judged.push(rate(TOKIO, RATE_OF_TOKIO));
+        }
     }
     let what = format!("{variant}: cpu of {OURS} / {SPAWN_BLOCKING}");
     judged.push(at_most(cell, what, ratio(cell, CPU, OURS, SPAWN_BLOCKING), BLOCKING_CPU));
     judged
+}
+
+/// The beginning of a target's name, if the servers use axum.
+fn by_axum(cell: &Cell) -> String {
+    let is_it = cell.title.starts_with(BY_AXUM);
+    if is_it { format!("{BY_AXUM}, ") } else { String::new() }
 }
 
 /// What blocks, without the description of the load.
@@ -148,6 +157,20 @@ mod tests {
         assert!(found.contains(&(what.to_owned(), "missed")), "{found:?}");
         assert!(found.contains(&(format!("{what}_more_workers"), "met")), "{found:?}");
         assert_eq!(found.len(), 3);
+    }
+
+    #[test]
+    fn with_axum_the_rate_has_no_target() {
+        let costs = [(OURS, vec![10.0; 6]), (TOKIO, vec![9.0; 6]), (SPAWN_BLOCKING, vec![12.0; 6])];
+        let closed = cell(BLOCKING, 2, 64, CPU, "ns", &costs);
+        let closed = Cell { compared: RATE.to_owned(), ..closed };
+        let title = "HTTP by axum, one request in 50: std::thread::sleep(5 ms); closed loop, 64";
+        let what = "HTTP by axum, std::thread::sleep(5 ms): cpu of ours / tokio_spawn_blocking";
+        assert_eq!(verdicts(vec![titled(title, closed)], &[]), [(what.to_owned(), "met")]);
+        let open = cell(COMPUTING, 2, 64, "p99", "us", &[(OURS, vec![16_000.0; 6])]);
+        let what = "HTTP by axum, p99 of the quick requests on ours, us";
+        let open = titled("HTTP by axum, 2000 requests", open);
+        assert_eq!(verdicts(vec![open], &[]), [(what.to_owned(), "missed")]);
     }
 
     #[test]

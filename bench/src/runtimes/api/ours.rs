@@ -12,6 +12,13 @@ use super::Runtime;
 
 pub(in crate::runtimes) struct Ours(runtime::Runtime);
 
+impl Ours {
+    /// Starts it together with a tokio runtime, for crates that need one.
+    pub(in crate::runtimes) fn with_tokio() -> io::Result<Self> {
+        runtime::Runtime::builder().tokio_compat().build().map(Ours)
+    }
+}
+
 /// A task's output. A panic of a task is one of who waits for it.
 pub(in crate::runtimes) struct Join<T>(runtime::JoinHandle<T>);
 
