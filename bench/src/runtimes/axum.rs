@@ -15,6 +15,7 @@ use tokio::net;
 
 use super::api::{Ours, Runtime, Tokio};
 use super::server::{not_accepted, perform};
+use super::shared::row_name;
 use crate::contenders::{Contender, Listening, Server};
 use crate::http::ANSWER;
 use crate::report::Described;
@@ -55,9 +56,8 @@ pub(super) fn servers() -> Vec<Contender> {
 /// The same, for the report.
 pub(super) fn described() -> impl Iterator<Item = Described> {
     servers().into_iter().map(|server| Described {
-        name: format!("{} with axum", server.name.split('/').next().unwrap_or_default()),
-        about: server.about.to_owned(),
-        version: (server.version)(),
+        name: format!("{} with axum", row_name(&server)),
+        ..Described::of(&server)
     })
 }
 
@@ -161,22 +161,17 @@ async fn answer<R: Runtime, const OFFLOADS: bool>(
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
-    use std::time::Duration;
 
     use super::*;
+    use crate::names::runtimes::{OURS, SPAWN_BLOCKING, TOKIO};
     use crate::runtimes::server::tests::checks_answers_of_http;
+    use crate::runtimes::server::{Kind, of};
+    use crate::runtimes::shared::each_installed;
 
     /// A client of each server.
     fn each(test: impl Fn(TcpStream)) {
-        for contender in servers() {
-            eprintln!("{}", contender.name);
-            let server = (contender.start)(2, Service::Echo).unwrap();
-            let listening = Listening::new().unwrap();
-            server.listen(&listening).unwrap();
-            let client = TcpStream::connect(listening.address()).unwrap();
-            client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            test(client);
-        }
+        let server = |name: &str| of(name, Kind::Axum).ok_or_else(|| format!("no server `{name}`"));
+        each_installed(&[OURS, TOKIO, SPAWN_BLOCKING], server, |_, connect| test(connect()));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod foreign;
 mod messages;
 mod redis;
 mod server;
+mod shared;
 mod timers;
 mod web;
 mod zoo;

@@ -18,6 +18,9 @@ use crate::system::Switches;
 pub(super) mod nginx;
 pub(super) mod redis;
 
+/// The beginning of the reason why a contender or a check does not take part on this machine.
+pub(super) const SKIPPED: &str = "skipped: ";
+
 /// How long a program may take to listen.
 const START: Duration = Duration::from_secs(10);
 /// Another process may take the port that was free.
@@ -34,7 +37,7 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
 
 /// The program, or why a contender or a check that needs it is skipped.
 pub(super) fn need(name: &str) -> Result<PathBuf, String> {
-    find(name).ok_or_else(|| format!("skipped: {name} is not installed"))
+    find(name).ok_or_else(|| format!("{SKIPPED}{name} is not installed"))
 }
 
 /// Why a program of this version is skipped, if it is older than that. One without a number is not.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use self::benchmark::COMMANDS;
 use super::foreign::redis;
+use super::shared::row_name;
 use super::{Options, processors};
 use crate::contenders::Contender;
 use crate::distance;
@@ -24,7 +25,6 @@ use crate::report::{Cell, Described, Row};
 use crate::scenario::{CPU, RATE};
 use crate::sink::Service;
 use crate::system;
-use crate::table::with_interval;
 use crate::traffic::Traffic;
 
 /// The first is the one to which the others are compared.
@@ -48,11 +48,7 @@ pub(super) fn servers() -> Vec<Contender> {
 /// Those that are not on a runtime, for the report.
 pub(super) fn described() -> impl Iterator<Item = Described> {
     let is_other = |server: &Contender| !server.about.is_empty();
-    servers().into_iter().filter(is_other).map(|server| Described {
-        name: server.name.split('/').next().unwrap_or_default().to_owned(),
-        about: server.about.to_owned(),
-        version: (server.version)(),
-    })
+    servers().into_iter().filter(is_other).map(|server| Described::of(&server))
 }
 
 /// A server, by the name of its row. The error says why there is none.
@@ -62,7 +58,7 @@ fn server(name: &str) -> Result<Contender, String> {
     {
         return Err(reason);
     }
-    let found = servers().into_iter().find(|it| it.name.split('/').next() == Some(name));
+    let found = servers().into_iter().find(|it| row_name(it) == name);
     found.ok_or_else(|| format!("no server `{name}`"))
 }
 
@@ -141,8 +137,7 @@ impl Situation {
             ..Cell::default()
         };
         let ratios = [(CPU, OURS, TOKIO), (CPU, PORT, TOKIO), (RATE, OURS, REDIS_ITSELF)];
-        let notes: Vec<String> = ratios.iter().filter_map(|it| note(&cell, *it)).collect();
-        cell.notes.extend(notes);
+        ratios.into_iter().for_each(|ratio| cell.note_ratio(ratio));
         cell
     }
 
@@ -177,10 +172,4 @@ impl Situation {
         row.push("resident", "MiB", Some(super::to_float(after.resident) / f64::from(1 << 20)));
         Ok(())
     }
-}
-
-/// A ratio with its interval.
-fn note(cell: &Cell, (quantity, above, below): (&str, &str, &str)) -> Option<String> {
-    let ratio = cell.row(above)?.ratio(cell.row(below)?, quantity)?;
-    Some(format!("{quantity}, {above} / {below}: {}", with_interval(&ratio)))
 }

@@ -1,31 +1,14 @@
 //! Each contender of R6 with a client that checks every byte of its replies.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-use std::time::Duration;
 
 use super::*;
-use crate::contenders::{Listening, Server};
+use crate::runtimes::shared::each_installed;
 
 #[test]
 fn all_give_the_same_replies() {
-    for name in ALL {
-        let contender = match server(name) {
-            Ok(contender) => contender,
-            Err(reason) => {
-                eprintln!("{name}: {reason}");
-                assert_eq!(name, REDIS_ITSELF, "{reason}");
-                continue;
-            }
-        };
-        eprintln!("{name}");
-        let server: Box<dyn Server> = (contender.start)(2, Service::Echo).unwrap();
-        let listening = Listening::new().unwrap();
-        server.listen(&listening).unwrap();
-        let address = server.address().unwrap_or_else(|| listening.address());
-        let mut client = TcpStream::connect(address).unwrap();
-        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        client.set_nodelay(true).unwrap();
+    each_installed(&ALL, server, |name, connect| {
+        let mut client = connect();
         let mut check = |request: &[u8], expected: &str, piece: usize| {
             for part in request.chunks(piece) {
                 client.write_all(part).unwrap();
@@ -61,5 +44,5 @@ fn all_give_the_same_replies() {
             check(&requests, &replies, piece);
         }
         check(&requests.repeat(200), &replies.repeat(200), 1000);
-    }
+    });
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use super::cells::{half, measure};
 use super::foreign::nginx;
 use super::server::{self, Kind};
+use super::shared::row_name;
 use super::{Options, processors};
 use crate::contenders::Contender;
 use crate::enough::Amount;
@@ -29,7 +30,6 @@ use crate::rounds::Place;
 use crate::scenario::{CPU, RATE, Setup};
 use crate::statistics::estimate_present;
 use crate::system;
-use crate::table::with_interval;
 use crate::traffic::{Http, Traffic};
 
 const CONNECTIONS: [usize; 2] = [64, 512];
@@ -67,11 +67,7 @@ pub(super) fn servers() -> Vec<Contender> {
 
 /// The same, for the report.
 pub(super) fn described() -> impl Iterator<Item = Described> {
-    servers().into_iter().map(|server| Described {
-        name: server.name.split('/').next().unwrap_or_default().to_owned(),
-        about: server.about.to_owned(),
-        version: (server.version)(),
-    })
+    servers().into_iter().map(|server| Described::of(&server))
 }
 
 /// A server of HTTP, by the name of its row. The error says why there is none.
@@ -81,7 +77,7 @@ fn server(name: &str) -> Result<Contender, String> {
     {
         return Err(reason);
     }
-    let by_hand = servers().into_iter().find(|it| it.name.split('/').next() == Some(name));
+    let by_hand = servers().into_iter().find(|it| row_name(it) == name);
     by_hand.or_else(|| server::of(name, Kind::Http)).ok_or_else(|| format!("no server `{name}`"))
 }
 
@@ -142,8 +138,7 @@ impl Situation {
             }
             Some(_) => &[("p99", OURS, TOKIO), ("p99", SMOL, TOKIO), ("p99", PORT, EPOLL)],
         };
-        let notes: Vec<String> = shares.iter().filter_map(|share| note(&cell, *share)).collect();
-        cell.notes.extend(notes);
+        shares.iter().for_each(|share| cell.note_ratio(*share));
         cell
     }
 
@@ -167,12 +162,6 @@ impl Situation {
         }
         cell.notes.extend(failed);
     }
-}
-
-/// A ratio with its interval.
-pub(super) fn note(cell: &Cell, (quantity, above, below): (&str, &str, &str)) -> Option<String> {
-    let ratio = cell.row(above)?.ratio(cell.row(below)?, quantity)?;
-    Some(format!("{quantity}, {above} / {below}: {}", with_interval(&ratio)))
 }
 
 /// Half of the rate of the slowest contender, in the cell of the closed loop.

@@ -5,33 +5,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use super::*;
-use crate::contenders::{Listening, Server};
-use crate::sink::Service;
+use crate::runtimes::shared::each_installed;
 
 /// Runs a test with a client of each contender that is installed.
-fn each(test: impl Fn(&str, &mut dyn FnMut() -> TcpStream)) {
-    for name in ALL {
-        let contender = match server(name) {
-            Ok(contender) => contender,
-            Err(reason) => {
-                eprintln!("{name}: {reason}");
-                assert_eq!(name, NGINX, "{reason}");
-                continue;
-            }
-        };
-        eprintln!("{name}");
-        let server: Box<dyn Server> = (contender.start)(2, Service::Echo).unwrap();
-        let listening = Listening::new().unwrap();
-        server.listen(&listening).unwrap();
-        let address = server.address().unwrap_or_else(|| listening.address());
-        let mut connect = || {
-            let stream = TcpStream::connect(address).unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            stream.set_nodelay(true).unwrap();
-            stream
-        };
-        test(name, &mut connect);
-    }
+fn each(test: impl Fn(&str, &dyn Fn() -> TcpStream)) {
+    each_installed(&ALL, server, test);
 }
 
 /// Reads that many answers, and nothing more. The value of the date is replaced, and the headers that
