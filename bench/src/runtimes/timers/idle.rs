@@ -82,8 +82,7 @@ pub(super) fn measure(
     let mut cell = cells::measure(rounds, names.iter().map(place).collect(), Vec::new(), step);
     // If no server has started, it has neither.
     (cell.scenario, cell.title) = (setup.scenario.to_owned(), setup.title.clone());
-    let ratios = super::ratios(&cell, &[RATE]);
-    cell.notes.extend(ratios);
+    super::note_ratios(&mut cell, &[RATE]);
     cell
 }
 

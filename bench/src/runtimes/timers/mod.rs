@@ -42,7 +42,6 @@ pub(super) use self::api::Timed;
 use self::cancelled::Cancelled;
 use self::fired::Fired;
 pub(super) use self::idle::servers;
-use super::web::note;
 use super::{Options, child, count, processors, rows, to_float};
 use crate::distance;
 use crate::enough::Amount;
@@ -148,7 +147,7 @@ fn cancelled(options: &Options, rounds: Amount, count: usize, step: &mut dyn FnM
         rows,
         ..cell(SCHEDULE)
     };
-    cell.notes = ratios(&cell, &[MOVE, CANCEL]);
+    note_ratios(&mut cell, &[MOVE, CANCEL]);
     cell.notes.push("The port has no deadline of a message that moves.".to_owned());
     cell
 }
@@ -186,7 +185,7 @@ fn fired(options: &Options, rounds: Amount, timers: usize, step: &mut dyn FnMut(
         rows,
         ..cell(CPU)
     };
-    cell.notes = ratios(&cell, &["p50", "p99"]);
+    note_ratios(&mut cell, &["p50", "p99"]);
     cell
 }
 
@@ -199,15 +198,13 @@ fn cell(compared: &str) -> Cell {
     }
 }
 
-/// Ours divided by each rival's, with intervals.
-fn ratios(cell: &Cell, quantities: &[&str]) -> Vec<String> {
-    let mut notes = Vec::new();
+/// Notes ours divided by each rival's, with intervals.
+fn note_ratios(cell: &mut Cell, quantities: &[&str]) {
     for &quantity in quantities {
         for &rival in &CONTENDERS[1..] {
-            notes.extend(note(cell, (quantity, OURS, rival)));
+            cell.note_ratio((quantity, OURS, rival));
         }
     }
-    notes
 }
 
 /// Runs each contender's program in turn, round after round. `note` adds a round's result to a row;
