@@ -23,7 +23,7 @@ impl Datagrams {
     /// `WouldBlock` if nothing has arrived. Other errors are those of the socket. Datagrams that
     /// were received before the error are in the batch; see [`Datagrams::len`]. On Linux there are
     /// none, because the kernel keeps the error for the next call. A simulated socket is refused:
-    /// [`sim::Socket::recv_many`](crate::sim::Socket::recv_many) receives from one.
+    /// `sim::Socket::recv_many` receives from one.
     ///
     /// # Platform notes
     ///
@@ -80,7 +80,7 @@ impl Datagrams {
     /// `WouldBlock` if none could be sent yet. Other errors are those of the socket. Those that were
     /// sent before the error are removed from the batch, and the one that it concerns is the first
     /// one. A simulated socket is refused:
-    /// [`sim::Socket::send_many`](crate::sim::Socket::send_many) sends on one.
+    /// `sim::Socket::send_many` sends on one.
     ///
     /// # Platform notes
     ///
