@@ -2,7 +2,7 @@
 //! several runtimes.
 //!
 //! Each program has one source for all runtimes ([`api::Runtime`]), and each runtime runs it in a
-//! process of its own. With axum, only who accepts and runs the connections differs.
+//! separate process. With axum, only the code that accepts and runs the connections differs.
 
 mod api;
 mod axum;

@@ -28,7 +28,7 @@ pub(in crate::runtimes) trait Timed: Runtime {
         buffer: &mut [u8],
     ) -> impl Future<Output = io::Result<usize>> + Send;
 
-    /// Lets a task poll as many timers as it likes without giving up its turn.
+    /// Lets a task poll any number of timers without giving up its turn.
     fn unlimited<F: Future + Send + 'static>(
         task: F,
     ) -> impl Future<Output = F::Output> + Send + 'static;
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::runtimes::api::Tokio;
 
-    /// An armed timer that is moved completes at its new deadline, and not before it.
+    /// An armed timer that is moved completes at its new deadline or later.
     fn check<R: Timed>() {
         let runtime = R::start(None).unwrap();
         let moved = runtime.block_on(async {

@@ -65,7 +65,7 @@ impl Begin {
     }
 }
 
-/// Counts the timers that have woken somebody.
+/// Counts the timers that have called their waker.
 #[derive(Default)]
 struct Counter(AtomicUsize);
 

@@ -103,7 +103,7 @@ impl Firing {
     }
 
     /// Waits until all have fired. `None` if some of them have fired before all were armed, so the
-    /// time of arming cannot be told from that of firing. If a timer is lost, this does not end, and
+    /// time of arming includes some of firing. If a timer is lost, this does not end, and
     /// the process is killed.
     fn result(&self, steps: &Receiver<()>) -> io::Result<Option<Fired>> {
         steps.recv().map_err(io::Error::other)?;
@@ -144,7 +144,7 @@ pub(super) fn repeat(
     }
 }
 
-/// Each timer has a task of its own, which waits for it.
+/// Each timer has a separate task, which waits for it.
 pub(super) fn on_runtime<R: Timed>(runtime: &R, count: usize) -> io::Result<Fired> {
     repeat(count, |firing| {
         let firing = Arc::clone(firing);

@@ -3,11 +3,11 @@
 //! *Timers that are cancelled*: one task arms all of them, moves each to a later time and cancels
 //! them in the same order. The figures are operations of that one thread in a second of wall-clock
 //! time, and the processor time that the whole process uses for each operation: a runtime may leave
-//! a part of the work to another thread. A timer is a future in a box of its own. Arming it includes
+//! a part of the work to another thread. A timer is a boxed future. Arming it includes
 //! making and polling it, and cancelling it is dropping it. Its waker only counts, so the figures do
 //! not include the cost of tasks. No deadline comes before the process would be killed.
 //!
-//! *Timers that fire*: each has a task of its own, which sleeps until the deadline. The deadlines
+//! *Timers that fire*: each has a separate task, which sleeps until the deadline. The deadlines
 //! are spread over a second for 100,000 timers, in an order that has nothing to do with them. The
 //! processor time is that of the process from the moment when all timers are armed until all have
 //! fired, so it includes what a task costs that is woken and ends. The lateness is the time from the
@@ -23,7 +23,7 @@
 //! on it can reach. A message has no deadline that moves.
 //!
 //! Each result is checked. Every timer that is cancelled returns its waker or its message, and wakes
-//! nobody. Every timer that fires does so once, and not before its deadline.
+//! no task. Every timer that fires does so once, at its deadline or later.
 //!
 //! [`Port::post_at`]: completion_port::Port::post_at
 //! [`Ready::rearm_as_until`]: completion_port::Ready::rearm_as_until
