@@ -6,7 +6,8 @@ use crate::sys::unix::address::{RawAddress, SIZE, length, of_ip, read};
 use crate::types::address::{Address, AddressKind};
 use crate::types::error::Fault;
 
-/// An address in the layout of [`RawAddress`], of which only the bytes that were written are initialized.
+/// An address in the layout of [`RawAddress`], of which only the bytes that were written are
+/// initialized.
 #[repr(C, align(8))]
 pub(super) struct RawName([MaybeUninit<u8>; SIZE]);
 
