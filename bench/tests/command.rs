@@ -168,7 +168,7 @@ fn two_builds_take_turns_and_each_ratio_has_a_line() {
     }
     let text = text(&output.stdout);
     let (_, summary) = text.split_once("This build and the other one").unwrap();
-    for line in ["S1   ours: echo", "S1   ours_by_packets: echo", "S13  ours_by_packets: echo"] {
+    for line in ["S1  ours: echo", "S1  ours_by_packets: echo", "S13 ours_by_packets: echo"] {
         assert!(summary.contains(line), "{line}: {summary}");
     }
 }
