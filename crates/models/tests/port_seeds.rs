@@ -1,52 +1,52 @@
 //! Runs the whole port on the simulated kernel. A seed drives its threads and its clock, so a seed
 //! replays a run, including the interleaving of its threads.
 //!
-//! This crate compiles the library's own sources again, with the primitives of `seeds/turns.rs`
+//! This crate compiles the library's own sources again, with the primitives of `port_seeds/turns.rs`
 //! instead of the standard library's. docs/design/SEEDS.md describes a run and how to replay one.
 
 #![allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
 #![allow(missing_docs, unreachable_pub, unnameable_types, clippy::unwrap_used, reason = "a test")]
 #![allow(clippy::result_large_err, reason = "a refused post returns its message")]
 
-#[path = "../src/backend/mod.rs"]
+#[path = "../../completion-port/src/backend/mod.rs"]
 mod backend;
-#[path = "../src/engine/mod.rs"]
+#[path = "../../completion-port/src/engine/mod.rs"]
 mod engine;
-#[path = "../src/memory/mod.rs"]
+#[path = "../../completion-port/src/memory/mod.rs"]
 mod memory;
-#[path = "../src/port/mod.rs"]
+#[path = "../../completion-port/src/port/mod.rs"]
 mod port;
-#[path = "../src/sim/mod.rs"]
+#[path = "../../completion-port/src/sim/mod.rs"]
 pub mod sim;
-#[path = "../src/state/mod.rs"]
+#[path = "../../completion-port/src/state/mod.rs"]
 mod state;
-#[path = "../src/types/mod.rs"]
+#[path = "../../completion-port/src/types/mod.rs"]
 mod types;
 
-#[path = "seeds/batches.rs"]
+#[path = "port_seeds/batches.rs"]
 mod batches;
-#[path = "seeds/ledger.rs"]
+#[path = "port_seeds/ledger.rs"]
 mod ledger;
-#[path = "seeds/operations.rs"]
+#[path = "port_seeds/operations.rs"]
 mod operations;
-#[path = "seeds/program.rs"]
+#[path = "port_seeds/program.rs"]
 mod program;
-#[path = "seeds/search.rs"]
+#[path = "port_seeds/search.rs"]
 mod search;
-#[path = "seeds/sync.rs"]
+#[path = "port_seeds/sync.rs"]
 mod sync;
-#[path = "seeds/turns.rs"]
+#[path = "port_seeds/turns.rs"]
 mod turns;
-#[path = "seeds/world.rs"]
+#[path = "port_seeds/world.rs"]
 mod world;
 
 /// The parts of `sys` that the simulated kernel has.
-#[path = "../src/sys"]
+#[path = "../../completion-port/src/sys"]
 mod sys {
     #[cfg_attr(unix, path = "unix/codes.rs")]
     #[cfg_attr(windows, path = "windows/codes.rs")]
     pub(crate) mod codes;
-    #[path = "../../tests/seeds/no_datagrams.rs"]
+    #[path = "../../../models/tests/port_seeds/no_datagrams.rs"]
     pub(crate) mod datagrams;
     pub(crate) mod portable;
     #[cfg_attr(unix, path = "unix/source.rs")]

@@ -56,7 +56,7 @@ mod known;
 mod program;
 #[path = "runtime_seeds/records.rs"]
 mod records;
-#[path = "../../completion-port/tests/seeds/search.rs"]
+#[path = "port_seeds/search.rs"]
 mod search;
 #[path = "runtime_seeds/steps.rs"]
 mod steps;

@@ -1,8 +1,8 @@
 //! The port on the simulated kernel, with threads that take turns as a seed says.
 //!
-//! This crate compiles the sources of `completion-port` again, with the primitives of its
-//! `tests/seeds` instead of the standard library's. The runtime's random programs use it in place of
-//! `completion-port`, so that a seed replays their interleaving too. `docs/design/SEEDS.md` describes
+//! This crate compiles the sources of `completion-port` again, with the primitives of
+//! `crates/models/tests/port_seeds` instead of the standard library's. The runtime's random programs
+//! use it in place of `completion-port`, so that a seed replays their interleaving too. `docs/design/SEEDS.md` describes
 //! such programs.
 
 // The unit tests in the sources are those of `completion-port`.
@@ -24,9 +24,9 @@ mod port;
 pub mod sim;
 #[path = "../../completion-port/src/state/mod.rs"]
 mod state;
-#[path = "../../completion-port/tests/seeds/sync.rs"]
+#[path = "../../models/tests/port_seeds/sync.rs"]
 mod sync;
-#[path = "../../completion-port/tests/seeds/turns.rs"]
+#[path = "../../models/tests/port_seeds/turns.rs"]
 mod turns;
 #[path = "../../completion-port/src/types/mod.rs"]
 mod types;
@@ -39,7 +39,7 @@ mod sys {
     #[cfg_attr(unix, path = "unix/codes.rs")]
     #[cfg_attr(windows, path = "windows/codes.rs")]
     pub(crate) mod codes;
-    #[path = "../../tests/seeds/no_datagrams.rs"]
+    #[path = "../../../models/tests/port_seeds/no_datagrams.rs"]
     pub(crate) mod datagrams;
     pub(crate) mod portable;
     #[cfg_attr(unix, path = "unix/source.rs")]

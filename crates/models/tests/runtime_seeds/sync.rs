@@ -13,7 +13,7 @@ use completion_port::sim::Kernel;
 
 use crate::turns::{self, Joiner, block, is_inside, point, wake};
 
-#[path = "../../../completion-port/tests/seeds/sync.rs"]
+#[path = "../port_seeds/sync.rs"]
 mod primitives;
 
 pub(crate) use primitives::{AtomicBool, AtomicU8, AtomicU32};
