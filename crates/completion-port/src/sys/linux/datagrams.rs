@@ -292,6 +292,24 @@ pub(in crate::sys) fn send_many(
     Some(sent)
 }
 
+/// sendmmsg(2) itself: musl's function is a loop of sendmsg(2).
+///
+/// # Safety
+///
+/// As for [`transmit`].
+unsafe fn sendmmsg(descriptor: Descriptor, list: *mut libc::mmsghdr, count: u32) -> libc::ssize_t {
+    #[cfg(not(target_env = "musl"))]
+    // SAFETY: sendmmsg(2) reads and writes `count` messages at the pointer, and what they point to.
+    // - valid: the caller ensures that.
+    return unsafe { libc::sendmmsg(descriptor, list, count, SENDING as _) as libc::ssize_t };
+    #[cfg(target_env = "musl")]
+    // SAFETY: as above. The kernel's lengths have 64 bits, musl's 32, with padding for the rest.
+    // - zero: `message` and `write_controls` begin with zeros in all fields, the padding too.
+    return unsafe {
+        libc::syscall(libc::SYS_sendmmsg, descriptor, list, count, SENDING) as libc::ssize_t
+    };
+}
+
 /// Sends with sendmmsg(2), or one message with sendmsg(2) where that is refused. Returns the number
 /// of messages.
 ///
@@ -308,9 +326,7 @@ unsafe fn transmit(
         // SAFETY: sendmmsg(2) reads `count` messages at the pointer, and no more than each says. It
         // writes the length of each.
         // - valid: the caller ensures that.
-        let done = repeat(|| unsafe {
-            libc::sendmmsg(descriptor, list, count, SENDING as _) as libc::ssize_t
-        });
+        let done = repeat(|| unsafe { sendmmsg(descriptor, list, count) });
         match done {
             Err(code) if is_refused(code) => {}
             done => return done,
