@@ -321,6 +321,9 @@ fn compute(time: Duration) {
 async fn talk(number: usize, dice: &mut Dice) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    // It ends with a reset. Otherwise the kernel keeps its port for a minute, and ten minutes of
+    // this use up all ports.
+    near.socket().set_linger(Some(Duration::ZERO)).unwrap();
     let (far, _) = listener.accept().await.unwrap();
     let (mut reader, mut writer) = far.into_split();
     for _ in 0..dice.roll(4) {
