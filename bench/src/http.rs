@@ -16,14 +16,20 @@ use crate::asking::{Ask, Tally};
 use crate::histogram::Histogram;
 use crate::load::Pattern;
 use crate::system::{self, Set, Wanted};
-use crate::traffic::Http;
-use crate::work::Work;
+use crate::traffic::{Get, Http};
 
-/// The body of every answer.
+pub(crate) mod file;
+
+use self::file::Incoming;
+
+/// The body of every answer that is no file.
 pub(crate) const ANSWER: &str = "done\n";
 
 /// Answers of requests sent together have less.
 const LONGEST: usize = 8192;
+
+/// The longest piece of a file that is received at a time.
+const ROOM: usize = 64 << 10;
 
 /// How long the answers to the last requests may take.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -35,6 +41,8 @@ struct Client {
     /// The beginning of an answer that has not come completely.
     answer: Box<[u8; LONGEST]>,
     received: usize,
+    /// The same of an answer with a file.
+    file: Incoming,
     /// Answers of the last requests that have not come.
     awaited: u32,
     /// Requests of the connection that follow.
@@ -52,16 +60,30 @@ pub(crate) struct HttpClients {
     server: SocketAddr,
     clients: Vec<Client>,
     http: Http,
-    quick: String,
-    other: String,
+    quick: Asked,
+    other: Asked,
+    /// Where pieces of files are received.
+    room: Box<[u8]>,
     /// Requests sent ever.
     sent: u64,
 }
 
-/// A request that asks for this work.
-pub(crate) fn request(work: Work) -> String {
-    let (kind, amount) = work.parts();
-    format!("GET /{kind}/{amount} HTTP/1.1\r\nhost: bench\r\n\r\n")
+/// A request.
+pub(crate) fn request(get: Get) -> String {
+    format!("GET {} HTTP/1.1\r\nhost: bench\r\n\r\n", get.path())
+}
+
+/// Requests that are sent together, and the file that each of them asks for, if it is one.
+struct Asked {
+    requests: String,
+    file: Option<Vec<u8>>,
+}
+
+impl Asked {
+    fn new(get: Get, together: usize) -> Asked {
+        let requests = request(get).repeat(together);
+        Asked { requests, file: get.length().map(file::contents) }
+    }
 }
 
 impl HttpClients {
@@ -77,6 +99,7 @@ impl HttpClients {
                 stream,
                 answer: Box::new([0; LONGEST]),
                 received: 0,
+                file: Incoming::default(),
                 awaited: 0,
                 left: 0,
                 is_unsent: false,
@@ -85,9 +108,10 @@ impl HttpClients {
             });
         }
         let together = usize::try_from(http.together).map_err(io::Error::other)?;
-        let quick = request(Work::Echo).repeat(together);
-        let other = request(http.work).repeat(together);
-        Ok(HttpClients { set, server, clients, http, quick, other, sent: 0 })
+        let quick = Asked::new(http.quick, together);
+        let other = Asked::new(http.other, together);
+        let room = vec![0; ROOM].into();
+        Ok(HttpClients { set, server, clients, http, quick, other, room, sent: 0 })
     }
 
     /// Begins a turn of an idle connection.
@@ -115,7 +139,7 @@ impl HttpClients {
         let once_in = u64::from(self.http.once_in);
         // Not the first ones of a round: the server's threads are just waking up.
         let is_quick = once_in == 0 || self.sent % once_in != once_in / 2;
-        let request = if is_quick { &self.quick } else { &self.other };
+        let request = &if is_quick { &self.quick } else { &self.other }.requests;
         let client = &mut self.clients[index];
         let Some(stream) = &mut client.stream else { return Ok(()) };
         match stream.write(request.as_bytes()) {
@@ -144,16 +168,25 @@ impl HttpClients {
     fn receive(&mut self, index: usize) -> Result<u32, String> {
         let client = &mut self.clients[index];
         let Some(stream) = &mut client.stream else { return Ok(0) };
+        let asked = if client.is_quick { &self.quick } else { &self.other };
         let mut complete = 0;
         loop {
-            let room = &mut client.answer[client.received..];
+            let room = match asked.file {
+                None => &mut client.answer[client.received..],
+                Some(_) => &mut *self.room,
+            };
             let most = room.len();
             match stream.read(room) {
                 Ok(0) if most == 0 => return Err("an answer is too long".to_owned()),
                 Ok(0) => return Err("the server closed a connection".to_owned()),
                 Ok(count) => {
-                    client.received += count;
-                    complete += take(&mut *client.answer, &mut client.received)?;
+                    complete += match &asked.file {
+                        None => {
+                            client.received += count;
+                            take(&mut *client.answer, &mut client.received)?
+                        }
+                        Some(file) => client.file.take(&room[..count], file)?.into(),
+                    };
                     if complete > client.awaited
                         || (complete == client.awaited && client.received > 0)
                     {
@@ -361,6 +394,7 @@ mod tests {
 
     use super::*;
     use crate::load::Handlers;
+    use crate::work::Work;
 
     /// Serves each connection by a thread that answers what `answer` makes of the request's head.
     fn serve(connections: usize, http: Http, answer: fn(&str) -> String) -> HttpClients {
@@ -423,7 +457,12 @@ mod tests {
     /// One in five takes 20 ms; no latency of theirs is recorded, though two requests wait for them.
     #[test]
     fn only_quick_requests_have_latencies() {
-        let http = Http { rate: Some(500), once_in: 5, work: Work::Sleep(20_000), ..Http::PLAIN };
+        let http = Http {
+            rate: Some(500),
+            once_in: 5,
+            other: Get::Work(Work::Sleep(20_000)),
+            ..Http::PLAIN
+        };
         let answer = |head: &str| {
             let work =
                 if head.starts_with("GET /2/20000 ") { Work::Sleep(20_000) } else { Work::Echo };

@@ -31,6 +31,12 @@ pub(crate) mod runtimes {
     pub(crate) const STALLS: &str = "stalls";
     /// The beginning of a title, if the servers use axum.
     pub(crate) const BY_AXUM: &str = "HTTP by axum";
+    /// Next to what the requests are in a row of the files: to nothing else, to reads of files, and to
+    /// reads from a slow disk.
+    pub(crate) const ALONE: &str = "alone";
+    pub(crate) const NEXT_TO_FILES: &str = "next to files";
+    pub(crate) const NEXT_TO_SLOW_DISK: &str = "next to a slow disk";
+
     /// The share of requests that block in a row in which none does.
     pub(crate) const QUIET: &str = "nothing blocks";
 

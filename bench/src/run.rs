@@ -10,7 +10,7 @@ use crate::enough::{Amount, Limit};
 use crate::machine::Machine;
 use crate::options::{
     BLOCKING, COMPUTING, ECHO, FILES, HTTP, IN_FLIGHT, MESSAGES, REDIS, Run as Options, SCENARIOS,
-    SHORT_HTTP, TIMERS, ZOO,
+    SERVED_FILES, SHORT_HTTP, TIMERS, ZOO,
 };
 use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds;
@@ -160,7 +160,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// The scenarios that need no server, and how many seconds they take; a guess, on the safe side.
-const WITHIN_THE_PROCESS: [(&str, u64); 15] = [
+const WITHIN_THE_PROCESS: [(&str, u64); 16] = [
     ("S6", 50),
     ("S7", 15),
     (FILES, 220),
@@ -175,6 +175,7 @@ const WITHIN_THE_PROCESS: [(&str, u64); 15] = [
     (HTTP, 300),
     (SHORT_HTTP, 150),
     (REDIS, 200),
+    (SERVED_FILES, 150),
     (TIMERS, 250),
 ];
 

@@ -136,6 +136,11 @@ fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// The word of a file at an offset, different for each.
+pub(crate) fn word(offset: u64) -> u64 {
+    (offset ^ 0x5a5a_0f0f_3c3c_9696).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 /// The work of a sink's handler: that many turns of the same loop.
 pub(crate) fn compute(turns: u32) {
     turn(turns, u64::from(turns));

@@ -240,6 +240,36 @@ fn every_server_of_redis_answers_its_benchmark() {
     assert!(text.contains("SET; redis-benchmark -P 1 "), "{text}");
 }
 
+/// The client checks each byte of the files.
+#[test]
+fn files_are_served_next_to_other_requests() {
+    let arguments = ["--scenario", "R7", "--rounds", "2", "--against", "tokio,nginx"];
+    let sizes = ["--connections", "5", "--seconds", "0.05"];
+    let usual: &[&str] = &[];
+    for sandbox in [usual, &["--sandbox"]] {
+        let (cells, text) = run("files", &[&arguments[..], &sizes, sandbox].concat());
+        assert_eq!(cells.len(), 4);
+        for (cell, length) in cells.iter().zip(["4 KiB", "64 KiB", "1024 KiB"]) {
+            let words = format!("files of {length}, cached; closed loop, 5 connections");
+            assert!(title(cell).contains(&words), "{cell}");
+            assert_eq!(rows(cell), ["ours", "tokio", "nginx"]);
+            let quantities = ["cpu", "rate", "p50", "p99", "threads", "resident"];
+            assert_has(&present(cell.clone()), &quantities, 2);
+        }
+        let open = &cells[3];
+        assert!(title(open).contains("next to files of 4 KiB; open loop"), "{open}");
+        let mut found = rows(open);
+        found.sort_unstable();
+        let loads = ["alone", "next to a slow disk", "next to files"];
+        let expected =
+            ["nginx", "ours", "tokio"].map(|name| loads.map(|it| format!("{name}, {it}")));
+        assert_eq!(found, expected.concat());
+        assert_has(&present(open.clone()), &["cpu", "rate", "p50", "p99"], 2);
+        let what = "next to a slow disk: a file system of the client's process";
+        assert!(open["notes"].to_string().contains(what) && text.contains(what), "{text}");
+    }
+}
+
 /// The programs check each timer; a fault is the row's failure.
 #[test]
 fn timers_are_armed_and_fire_on_every_contender() {

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clap::ValueEnum;
 use completion_port::Buffer;
 
+use crate::work::word;
+
 /// How much a read takes.
 pub(crate) const PAGE: usize = 4096;
 /// The least that a disk reads.
@@ -20,11 +22,6 @@ const SECTOR: usize = 512;
 const WORD: usize = size_of::<u64>();
 /// How much is written together when the file is created.
 const PORTION: usize = 256 * PAGE;
-
-/// The content of the file at an offset, different for each.
-fn word(offset: u64) -> u64 {
-    (offset ^ 0x5a5a_0f0f_3c3c_9696).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
 
 #[repr(C, align(4096))]
 struct Page([u8; PAGE]);

@@ -13,7 +13,7 @@ use crate::options::{BLOCKING, COMPUTING, ECHO};
 use crate::report::{Cell, Row};
 use crate::rounds::{self, Place};
 use crate::scenario::{CPU, RATE, Setup, turns};
-use crate::traffic::{Http, Traffic};
+use crate::traffic::{Get, Http, Traffic};
 use crate::work::Work;
 
 const CONNECTIONS: usize = 64;
@@ -57,7 +57,8 @@ impl Kind {
     /// Requests of HTTP. One in `once_in` asks for `work`.
     fn http(self, rate: Option<u32>, once_in: u32, work: Work) -> Traffic {
         let accepts = self == Kind::Axum;
-        Traffic::Http(Http { rate, once_in, work, accepts, ..Http::PLAIN })
+        let other = Get::Work(work);
+        Traffic::Http(Http { rate, once_in, other, accepts, ..Http::PLAIN })
     }
 }
 

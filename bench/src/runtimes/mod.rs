@@ -1,4 +1,4 @@
-//! R1 to R6, R8 and the zoo: programs whose tasks may block, timers, and servers that people know, on
+//! R1 to R8 and the zoo: programs whose tasks may block, timers, files, and servers that people know, on
 //! several runtimes.
 //!
 //! Each program has one source for all runtimes ([`api::Runtime`]), and each runtime runs it in a
@@ -9,6 +9,7 @@ mod axum;
 mod cells;
 mod child;
 mod eager;
+mod files;
 mod foreign;
 mod messages;
 mod redis;
@@ -27,8 +28,8 @@ use crate::names::runtimes::{
     EAGER, MORE_WORKERS, OURS, PORT, SMOL, SPAWN_BLOCKING, STALLS, TOKIO,
 };
 use crate::options::{
-    self, ASKED_FOR, BLOCKING, COMPUTING, ECHO, HTTP, INSTRUCTIONS, MESSAGES, REDIS, SHORT_HTTP,
-    TIMERS, ZOO,
+    self, ASKED_FOR, BLOCKING, COMPUTING, ECHO, HTTP, INSTRUCTIONS, MESSAGES, REDIS, SERVED_FILES,
+    SHORT_HTTP, TIMERS, ZOO,
 };
 use crate::report::{Cell, Described, Row};
 use crate::run::Bench;
@@ -109,7 +110,15 @@ fn program(contender: &str) -> Result<PathBuf, String> {
 
 /// All servers.
 pub(crate) fn servers() -> Vec<crate::contenders::Contender> {
-    [server::all(), axum::servers(), web::servers(), redis::servers(), timers::servers()].concat()
+    [
+        server::all(),
+        axum::servers(),
+        web::servers(),
+        redis::servers(),
+        files::servers(),
+        timers::servers(),
+    ]
+    .concat()
 }
 
 /// Whether it is one of the runtimes, or another server of R2, R3 or R6.
@@ -126,6 +135,7 @@ pub(crate) fn described(options: &options::Run) -> Vec<Described> {
         return Vec::new();
     }
     let of_http = [HTTP, SHORT_HTTP].iter().any(is_wanted).then(web::described);
+    let of_files = is_wanted(&SERVED_FILES).then(files::described);
     let of_redis = is_wanted(&REDIS).then(redis::described);
     let of_timers = is_wanted(&TIMERS).then(timers::described);
     let of_axum = [BLOCKING, COMPUTING].iter().any(is_wanted).then(axum::described);
@@ -138,10 +148,11 @@ pub(crate) fn described(options: &options::Run) -> Vec<Described> {
     let of_http: Vec<Described> = of_http.into_iter().flatten().collect();
     let is_new = |it: &Described| of_http.iter().all(|other| other.name != it.name);
     let of_redis: Vec<Described> = of_redis.into_iter().flatten().filter(is_new).collect();
+    let of_files: Vec<Described> = of_files.into_iter().flatten().filter(is_new).collect();
     let has_port = || of_http.iter().chain(&of_redis).any(|other| other.name == PORT);
     let of_timers = of_timers.filter(|_| !has_port());
     let on_runtimes = CONTENDERS.into_iter().map(of).chain(of_axum.into_iter().flatten());
-    on_runtimes.chain(of_http).chain(of_redis).chain(of_timers).collect()
+    on_runtimes.chain(of_http).chain(of_redis).chain(of_files).chain(of_timers).collect()
 }
 
 /// The scenarios, each with what measures it.
@@ -164,7 +175,7 @@ pub(crate) fn benches(
     let of = || here.clone();
     let [for_echo, for_blocking, for_computing, for_messages, for_zoo] =
         [of(), of(), of(), of(), of()];
-    let [for_web, for_short, for_redis, for_timers] = [of(), of(), of(), of()];
+    let [for_web, for_short, for_redis, for_files, for_timers] = [of(), of(), of(), of(), of()];
     let zoo = rounds(Amount::exactly(3)).least;
     vec![
         (ECHO, Box::new(move |step| cells::echo(&for_echo, echo, step))),
@@ -178,6 +189,7 @@ pub(crate) fn benches(
         (HTTP, Box::new(move |step| web::lasting(&for_web, web, step))),
         (SHORT_HTTP, Box::new(move |step| web::short(&for_short, web, step))),
         (REDIS, Box::new(move |step| redis::measure(&for_redis, web, step))),
+        (SERVED_FILES, Box::new(move |step| files::measure(&for_files, web, step))),
         (TIMERS, Box::new(move |step| timers::measure(&for_timers, web, divided_by, step))),
     ]
 }

@@ -1,15 +1,20 @@
-//! The targets of the runtime: R1 to R6 and the zoo.
+//! The targets of the runtime: R1 to R7 and the zoo.
 
 use super::{Judged, floor, ratio};
-use crate::names::runtimes::{BY_AXUM, MORE_WORKERS, OURS, QUIET, SPAWN_BLOCKING, STALLS, TOKIO};
-use crate::options::{BLOCKING, COMPUTING, ECHO, HTTP, MESSAGES, REDIS, SHORT_HTTP, ZOO};
+use crate::names::runtimes::{
+    ALONE, BY_AXUM, MORE_WORKERS, NEXT_TO_FILES, NEXT_TO_SLOW_DISK, OURS, QUIET, SPAWN_BLOCKING,
+    STALLS, TOKIO,
+};
+use crate::options::{
+    BLOCKING, COMPUTING, ECHO, HTTP, MESSAGES, REDIS, SERVED_FILES, SHORT_HTTP, ZOO,
+};
 use crate::report::{Cell, Report};
 use crate::scenario::{CPU, RATE};
 use crate::statistics::{Estimate, estimate_present};
 
 /// R1: our processor time for each request, divided by tokio's.
 const ECHO_CPU: f64 = 1.0;
-/// R2, R3 and R6: our processor time for each request, and in an open loop our p99, divided by tokio's.
+/// R2, R3, R6 and files alone in R7: our processor time for each request, and in an open loop our p99, divided by tokio's.
 const SERVERS_OF_TOKIO: f64 = 1.0;
 /// R4a, closed loop: our rate, divided by tokio's if handlers sleep, ...
 const RATE_OF_TOKIO: f64 = 5.0;
@@ -23,6 +28,8 @@ const QUICK: f64 = 1.5;
 const QUICK_IN_SANDBOX: f64 = 2000.0;
 /// R4b: the p99 of quick requests, in microseconds.
 const BESIDE_HASHES: f64 = 15_000.0;
+/// R7: the p99 of other requests next to files, divided by that alone: unchanged except for noise.
+const NEXT_TO: f64 = 1.1;
 /// R5: the time of an operation, divided by tokio's; ...
 const OPERATION: f64 = 1.3;
 /// ... that of two computations of 5 ms, in nanoseconds.
@@ -44,6 +51,19 @@ fn of_cell(cell: &Cell, in_sandbox: bool) -> Vec<Judged> {
             let (title, quantity) = (&cell.title, &cell.compared);
             let what = format!("{title}: {quantity} of {OURS} / {TOKIO}");
             vec![at_most(cell, what, ratio(cell, quantity, OURS, TOKIO), SERVERS_OF_TOKIO)]
+        }
+        SERVED_FILES if cell.compared == CPU => {
+            let what = format!("{}: cpu of {OURS} / {TOKIO}", cell.title);
+            vec![at_most(cell, what, ratio(cell, CPU, OURS, TOKIO), SERVERS_OF_TOKIO)]
+        }
+        SERVED_FILES => {
+            let alone = format!("{OURS}, {ALONE}");
+            let next_to = |load: &str| {
+                let what = format!("p99 of other requests on {OURS} {load} / {ALONE}");
+                let measured = ratio(cell, "p99", &format!("{OURS}, {load}"), &alone);
+                at_most(cell, what, measured, NEXT_TO)
+            };
+            [NEXT_TO_FILES, NEXT_TO_SLOW_DISK].map(next_to).into()
         }
         BLOCKING if cell.compared == RATE => throughput(cell),
         BLOCKING => latency(cell, in_sandbox).into_iter().collect(),
@@ -180,6 +200,21 @@ mod tests {
         let cell = || titled("HTTP, x", cell(BLOCKING, 2, 64, "p99", "us", &values));
         assert_eq!(verdicts(vec![cell()], &[])[0].1, "missed");
         assert_eq!(verdicts(vec![cell()], &["--sandbox"])[0].1, "met");
+    }
+
+    #[test]
+    fn other_requests_are_judged_next_to_files_and_next_to_a_slow_disk() {
+        let six = |value: f64| vec![value; 6];
+        let names = [ALONE, NEXT_TO_FILES, NEXT_TO_SLOW_DISK].map(|load| format!("{OURS}, {load}"));
+        let values = [(&*names[0], six(100.0)), (&names[1], six(105.0)), (&names[2], six(120.0))];
+        let found = verdicts(vec![cell(SERVED_FILES, 2, 64, "p99", "us", &values)], &[]);
+        let what = |load| format!("p99 of other requests on ours {load} / alone");
+        let expected = [(what(NEXT_TO_FILES), "met"), (what(NEXT_TO_SLOW_DISK), "missed")];
+        assert_eq!(found, expected);
+        let costs = [(OURS, six(10.0)), (TOKIO, six(9.0))];
+        let files = cell(SERVED_FILES, 2, 64, CPU, "ns", &costs);
+        let found = verdicts(vec![titled("files", files)], &[]);
+        assert_eq!(found, [("files: cpu of ours / tokio".to_owned(), "missed")]);
     }
 
     #[test]

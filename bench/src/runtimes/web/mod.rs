@@ -82,14 +82,14 @@ fn server(name: &str) -> Result<Contender, String> {
 }
 
 /// A cell.
-struct Situation {
-    scenario: &'static str,
-    about: String,
-    connections: usize,
-    http: Http,
-    compared: &'static str,
-    round: Duration,
-    rounds: Amount,
+pub(super) struct Situation {
+    pub(super) scenario: &'static str,
+    pub(super) about: String,
+    pub(super) connections: usize,
+    pub(super) http: Http,
+    pub(super) compared: &'static str,
+    pub(super) round: Duration,
+    pub(super) rounds: Amount,
 }
 
 impl Situation {
@@ -102,7 +102,16 @@ impl Situation {
     }
 
     fn place(&self, name: &str) -> Result<Place, (String, String)> {
-        let contender = server(name).map_err(|reason| (name.to_owned(), reason))?;
+        self.row(name, server(name))
+    }
+
+    /// The row of a server, by its name.
+    pub(super) fn row(
+        &self,
+        name: &str,
+        server: Result<Contender, String>,
+    ) -> Result<Place, (String, String)> {
+        let contender = server.map_err(|reason| (name.to_owned(), reason))?;
         let setup = Setup {
             scenario: self.scenario,
             title: self.title(),
@@ -129,9 +138,7 @@ impl Situation {
         if self.http.together > 1 {
             notes.push("hyper has its usual settings: it writes each answer by itself.".to_owned());
         }
-        let mut cell = measure(self.rounds, places, notes, step);
-        // If no server has started, it has neither.
-        (cell.scenario, cell.title) = (self.scenario.to_owned(), self.title());
+        let mut cell = self.cell(places, notes, step);
         let shares: &[(&str, &str, &str)] = match self.http.rate {
             None => {
                 &[(CPU, OURS, TOKIO), (CPU, SMOL, TOKIO), (RATE, OURS, EPOLL), (RATE, PORT, EPOLL)]
@@ -139,6 +146,19 @@ impl Situation {
             Some(_) => &[("p99", OURS, TOKIO), ("p99", SMOL, TOKIO), ("p99", PORT, EPOLL)],
         };
         shares.iter().for_each(|share| cell.note_ratio(*share));
+        cell
+    }
+
+    /// Measures these rows.
+    pub(super) fn cell(
+        &self,
+        places: Vec<Result<Place, (String, String)>>,
+        notes: Vec<String>,
+        step: &mut dyn FnMut(&str),
+    ) -> Cell {
+        let mut cell = measure(self.rounds, places, notes, step);
+        // If no server has started, it has neither.
+        (cell.scenario, cell.title) = (self.scenario.to_owned(), self.title());
         cell
     }
 
@@ -165,7 +185,7 @@ impl Situation {
 }
 
 /// Half of the rate of the slowest contender, in the cell of the closed loop.
-fn half_of_the_slowest(cell: &Cell) -> u32 {
+pub(super) fn half_of_the_slowest(cell: &Cell) -> u32 {
     let rate = |row: &Row| estimate_present(row.values(RATE)).map(|rate| rate.median);
     let working = cell.rows.iter().filter(|row| row.failure.is_none());
     half(working.filter_map(rate).fold(f64::INFINITY, f64::min))

@@ -65,7 +65,7 @@ const REQUEST: &str = "GET /0/0 HTTP/1.1\r\nhost: bench\r\n\r\n";
 
 #[test]
 fn all_answer_the_same_bytes() {
-    assert_eq!(REQUEST, crate::http::request(crate::work::Work::Echo));
+    assert_eq!(REQUEST, crate::http::request(crate::traffic::Get::PAGE));
     each(|name, connect| {
         let mut client = connect();
         for _ in 0..3 {

@@ -10,13 +10,13 @@ use crate::contenders::{Contender, Server};
 use crate::enough::Amount;
 use crate::options::{
     self, ACCEPTS, BLOCKING, COMPUTING, ECHO, FILES, HTTP, INSTRUCTIONS, MESSAGES, OPERATIONS,
-    REDIS, SHORT, SHORT_HTTP, TIMERS, ZOO,
+    REDIS, SERVED_FILES, SHORT, SHORT_HTTP, TIMERS, ZOO,
 };
 use crate::report::{Cell, Described};
 use crate::run::Bench;
 
 /// The scenarios that are not measured here, and why.
-pub(in crate::system) const LACKS: [(&str, &str); 16] = [
+pub(in crate::system) const LACKS: [(&str, &str); 17] = [
     ("S7", "its contenders register with sets of Linux"),
     (SHORT, "its clients close sockets, of which `WSAPoll` would tell until they are taken out"),
     (ACCEPTS, "as S10"),
@@ -30,6 +30,7 @@ pub(in crate::system) const LACKS: [(&str, &str); 16] = [
     (HTTP, NO_RUNTIMES),
     (SHORT_HTTP, NO_RUNTIMES),
     (REDIS, NO_RUNTIMES),
+    (SERVED_FILES, NO_RUNTIMES),
     (TIMERS, NO_RUNTIMES),
     ("single", "its contenders wait with sets of Linux"),
     (INSTRUCTIONS, "valgrind runs no programs of Windows"),

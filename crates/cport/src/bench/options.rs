@@ -14,7 +14,7 @@ pub(crate) const ABOUT: &str = "The completion port side by side with its rivals
 pub(crate) const CALLED_BY_CPORT: &str = "CPORT_BENCH_CALLED_BY_CPORT";
 
 /// The scenarios and their descriptions.
-pub(crate) const SCENARIOS: [(&str, &str); 29] = [
+pub(crate) const SCENARIOS: [(&str, &str); 30] = [
     ("S1", "echo of 64 bytes, request and response"),
     ("S2", "echo, bursts of 8 requests"),
     ("S3", "handlers of 20 us on 4 connections"),
@@ -44,6 +44,7 @@ pub(crate) const SCENARIOS: [(&str, &str); 29] = [
         REDIS,
         "runtimes and others: SET, GET, INCR and MGET of Redis, alone and pipelined; and Redis",
     ),
+    (SERVED_FILES, "runtimes and nginx: files over HTTP/1.1; other requests next to a slow disk"),
     (TIMERS, "runtimes and the port: 100,000 timers; 10,000 connections with moving deadlines"),
     (ZOO, "runtimes: small programs that are known to stall"),
     (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
@@ -64,13 +65,26 @@ pub(crate) const COMPUTING: &str = "R4b";
 pub(crate) const MESSAGES: &str = "R5";
 /// ... the protocol of Redis, ...
 pub(crate) const REDIS: &str = "R6";
+/// ... files over HTTP/1.1, ...
+pub(crate) const SERVED_FILES: &str = "R7";
 /// ... many timers, ...
 pub(crate) const TIMERS: &str = "R8";
 /// ... and programs that are known to stall.
 pub(crate) const ZOO: &str = "zoo";
 /// The scenarios that are measured only if asked for.
-pub(crate) const ASKED_FOR: [&str; 10] =
-    [ECHO, HTTP, SHORT_HTTP, BLOCKING, COMPUTING, MESSAGES, REDIS, TIMERS, ZOO, INSTRUCTIONS];
+pub(crate) const ASKED_FOR: [&str; 11] = [
+    ECHO,
+    HTTP,
+    SHORT_HTTP,
+    BLOCKING,
+    COMPUTING,
+    MESSAGES,
+    REDIS,
+    SERVED_FILES,
+    TIMERS,
+    ZOO,
+    INSTRUCTIONS,
+];
 /// The scenario whose servers accept by themselves.
 pub(crate) const SHORT: &str = "S10";
 /// The scenario without connections.
