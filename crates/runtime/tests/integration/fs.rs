@@ -21,7 +21,7 @@ fn path(name: &str) -> PathBuf {
 fn files_are_written_and_read() {
     let path = path("whole");
     runtime().block_on(async {
-        for size in [0, 1, 4096, 1_000_000] {
+        for size in [0, 1, 4096, (8 << 20) - 1, 8 << 20, 20_000_000] {
             let contents: Vec<u8> = (0..size).map(|at: u32| at.to_le_bytes()[0]).collect();
             fs::write(&path, contents.clone()).await.unwrap();
             assert!(fs::read(&path).await.unwrap() == contents, "{size}");
