@@ -244,6 +244,8 @@ impl Datagrams {
     ///
     /// let receiver = UdpSocket::bind("127.0.0.1:0")?;
     /// let sender = UdpSocket::bind("127.0.0.1:0")?;
+    /// receiver.set_nonblocking(true)?;
+    /// sender.set_nonblocking(true)?;
     /// let mut datagrams = Datagrams::new(8, 1200);
     /// for number in 0..3 {
     ///     assert!(datagrams.push(&[number], Some(receiver.local_addr()?.into())));
@@ -289,6 +291,7 @@ impl Datagrams {
     ///
     /// let receiver = UdpSocket::bind("127.0.0.1:0")?;
     /// let sender = UdpSocket::bind("127.0.0.1:0")?;
+    /// sender.set_nonblocking(true)?;
     /// let mut datagrams = Datagrams::new(1, 65_535);
     /// assert!(datagrams.push_segments(&[1; 2500], 1000, Some(receiver.local_addr()?.into())));
     /// assert_eq!(datagrams.send(&sender)?, 1);
