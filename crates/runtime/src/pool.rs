@@ -158,7 +158,7 @@ fn add_thread(shared: &Arc<Shared>) -> io::Result<()> {
         }
         Err(error) => {
             pool.refused.fetch_add(1, SeqCst);
-            pool.counts.not_started();
+            pool.counts.not_started(&shared.ending);
             Err(error)
         }
     }

@@ -8,6 +8,7 @@ use loom::thread;
 
 use crate::kit::{explore, spawn, unpark};
 use crate::parking::{current, park};
+use crate::state::ending::Ending;
 use crate::state::threads::Threads;
 
 /// Counts of a pool with some threads, of which the calling thread is the manager.
@@ -82,13 +83,25 @@ fn a_thread_that_cannot_be_started_hides_no_thread_that_leaves() {
         let pool = pool(2, 1);
         let starts = spawn(&pool, |pool| {
             assert!(pool.reserve());
-            pool.not_started();
+            pool.not_started(&Ending::new());
             pool.wake_manager();
         });
         let leaves = spawn(&pool, Threads::leave_wait);
         manage(&pool);
         starts.join().unwrap();
         leaves.join().unwrap();
+    });
+}
+
+/// The manager is about to start a thread when the runtime ends, and the system refuses the thread.
+#[test]
+fn a_shutdown_does_not_wait_for_a_thread_that_cannot_be_started() {
+    explore(|| {
+        let counts = Arc::new((Threads::new(4, 1), Ending::new()));
+        assert!(counts.0.reserve());
+        let starts = spawn(&counts, |(pool, ending)| pool.not_started(ending));
+        assert!(counts.1.wait_until(None, || counts.0.existing() == 0));
+        starts.join().unwrap();
     });
 }
 

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::SeqCst;
 
+use crate::state::ending::Ending;
 use crate::sync::{AtomicBool, AtomicUsize, Thread};
 
 /// The counts of a pool's threads.
@@ -91,10 +92,12 @@ impl Threads {
         is_reserved
     }
 
-    /// Counts a thread that could not be started no more. A caller that isn't the manager wakes it.
-    pub(crate) fn not_started(&self) {
+    /// Counts a thread that could not be started no more, and wakes a shutdown, which may be waiting
+    /// for it. A caller that isn't the manager also wakes the manager.
+    pub(crate) fn not_started(&self, ending: &Ending) {
         self.existing.fetch_sub(1, SeqCst);
         self.idle.fetch_sub(1, SeqCst);
+        ending.signal();
     }
 
     /// Counts a thread no more that leaves because the port is closed.
