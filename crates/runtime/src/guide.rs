@@ -112,6 +112,7 @@
 //! | feature | |
 //! |---|---|
 //! | `hyper` | hyper's traits for streams, halves, timers and tasks |
+//! | `quinn` | quinn's traits for sockets, timers and tasks: QUIC |
 //! | `tokio-compat` | a tokio runtime as well, in whose context tasks run |
 //! | `tokio-io` | tokio's traits for streams, halves and [`FileStream`](crate::fs::FileStream) |
 //! | `tracing` | a warning when every thread is blocked |

@@ -71,6 +71,8 @@ pub mod fs;
 pub mod guide;
 pub mod net;
 mod pool;
+#[cfg(feature = "quinn")]
+pub mod quinn;
 mod readiness;
 mod runtime;
 mod shared;

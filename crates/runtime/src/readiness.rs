@@ -201,6 +201,31 @@ impl<S: Source + AsRawSource> Io<S> {
         .await
     }
 
+    /// Returns how many edges a direction has had. A caller reads this before an attempt, for
+    /// [`Io::next_edge`].
+    #[cfg(feature = "quinn")]
+    pub(crate) fn edges(&self, direction: Direction) -> u32 {
+        self.state.waiters(direction).edges()
+    }
+
+    /// Waits for the next edge after the number `seen`. Any number of tasks may wait. If the
+    /// direction was not watched yet, it may have become ready before, and this does not wait.
+    #[cfg(feature = "quinn")]
+    pub(crate) async fn next_edge(&self, direction: Direction, seen: u32) -> io::Result<()> {
+        if self.watch(direction)? {
+            return Ok(());
+        }
+        let mut place = self.state.waiters(direction).place();
+        std::future::poll_fn(move |context| {
+            if place.wait(seen, context.waker()) {
+                self.note(direction);
+                return Poll::Pending;
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
     /// Makes the port report this direction. Returns whether this is new.
     fn watch(&self, direction: Direction) -> io::Result<bool> {
         let bit = match direction {
