@@ -43,7 +43,7 @@
 //!
 //! To let open requests end, make the [`Runtime`](crate::Runtime) yourself and end it with
 //! [`Runtime::shutdown`](crate::Runtime::shutdown): see [`signal`](crate::signal). The folder
-//! `examples` has a proxy and a file server.
+//! `examples` has a proxy, a file server and a name server.
 //!
 //! # What may I block on?
 //!
