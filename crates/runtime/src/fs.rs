@@ -29,7 +29,8 @@ use crate::readiness::no_runtime;
 use crate::shared::{Message, Shared};
 use crate::state;
 
-/// How much of a file `read` requests at a time: a cached part takes about a millisecond.
+/// How much of a file `read` requests at a time. The calling thread copies a part that is cached, and
+/// meanwhile runs no other task.
 const CHUNK: usize = 8 << 20;
 
 /// An operation in flight, and the task that waits for it.

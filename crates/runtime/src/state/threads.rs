@@ -92,7 +92,7 @@ impl Threads {
         is_reserved
     }
 
-    /// Counts a thread that could not be started no more, and wakes a shutdown, which may be waiting
+    /// Stops counting a thread that could not be started, and wakes a shutdown, which may be waiting
     /// for it. A caller that isn't the manager also wakes the manager.
     pub(crate) fn not_started(&self, ending: &Ending) {
         self.existing.fetch_sub(1, SeqCst);
@@ -100,7 +100,7 @@ impl Threads {
         ending.signal();
     }
 
-    /// Counts a thread no more that leaves because the port is closed.
+    /// Stops counting a thread that leaves because the port is closed.
     pub(crate) fn leave(&self) {
         self.existing.fetch_sub(1, SeqCst);
         self.idle.fetch_sub(1, SeqCst);
