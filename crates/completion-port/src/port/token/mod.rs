@@ -336,7 +336,11 @@ impl<'p, K, B> Ready<'p, K, B> {
     }
 
     /// Returns the key and enables the registration again, with `mode` or as it was.
-    #[inline]
+    #[allow(
+        clippy::inline_always,
+        reason = "a call costs a packet 26 instructions, and some compilations make one"
+    )]
+    #[inline(always)]
     fn arm(self, mode: Option<Mode>) -> Result<(), Refused<K>> {
         if !self.has_its_descriptor() {
             return Err(self.into_held().refuse(Call::Rearm));
