@@ -10,7 +10,8 @@
 //!
 //! ```text
 //! Engine       waits, the end of registrations, and the end of the port
-//! Operations   the queues of operations, and their requests to the back end
+//! Operations   the queues of operations
+//! Requests     what operations request from the back end
 //! Registry     the registrations: arming, checks, deadlines
 //! Workers      the threads: how they join and leave, block, sleep, and are observed
 //! Queue        the lock, packets on their way to a thread, timers
@@ -29,6 +30,7 @@ mod operations;
 mod queue;
 mod registry;
 mod removal;
+mod requests;
 mod sharing;
 mod shutdown;
 mod wait;
@@ -45,6 +47,7 @@ use crate::types::error::{Call, Error};
 use context::Context;
 use queue::Queue;
 use registry::Registry;
+use requests::Requests;
 use workers::Workers;
 
 pub(crate) use crate::state::operations::{ConnectPermission, EndReason, OpEntry, Step};
@@ -100,7 +103,7 @@ impl Engine {
             let queue = Queue::new(Context::new(number, limit, detection, backend));
             queue.lock().lists_mut().set_hooked(no_idle.is_some());
             let workers = Workers::new(queue, observes_all);
-            Self { operations: Operations::new(Registry::new(workers)), no_idle }
+            Self { operations: Operations::new(Requests::new(Registry::new(workers))), no_idle }
         }))
     }
 }

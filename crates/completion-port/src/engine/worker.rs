@@ -7,7 +7,7 @@ use super::context::BEGIN;
 use crate::state::free_list::Linked;
 use crate::state::moment::Moment;
 use crate::state::queue::{Links, NIL, Node};
-use crate::state::schedule::{SAMPLED, Schedule, WorkerNumber};
+use crate::state::schedule::{SAMPLED, Schedule, Status, WorkerNumber};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 /// How many messages a thread may put in front of its chain before other packets get their turn.
@@ -265,7 +265,7 @@ impl Worker {
     ///
     /// Only the thread itself calls this, with the lock.
     pub(super) fn runs(&self, schedule: &Schedule) -> bool {
-        !self.left.load(Relaxed) && schedule.is_running(self.number)
+        !self.left.load(Relaxed) && schedule.workers().status(self.number) == Status::Running
     }
 
     /// Marks the thread as carrying out deferred tasks, until the result is dropped.

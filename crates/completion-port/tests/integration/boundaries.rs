@@ -1,5 +1,7 @@
-//! Checks which modules may import which: the layers of ARCHITECTURE.md.
+//! Checks which modules may import which, the layers of ARCHITECTURE.md, and that nothing grows
+//! too large to read.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,6 +48,10 @@ fn product(code: &str) -> &str {
     code.split("#[cfg(test)]\nmod tests {").next().unwrap()
 }
 
+fn is_test(name: &str) -> bool {
+    name.split('/').any(|part| part == "tests" || part == "tests.rs")
+}
+
 #[test]
 fn the_modules_import_in_one_direction() {
     let place = |module: &str| MODULES.iter().position(|name| *name == module);
@@ -53,7 +59,7 @@ fn the_modules_import_in_one_direction() {
     for (name, code) in sources("") {
         let (module, rest) = name.split_once('/').unwrap_or((&name, ""));
         // The root names all modules. A module's tests may use modules above it.
-        if name == "lib.rs" || rest.split('/').any(|part| part == "tests" || part == "tests.rs") {
+        if name == "lib.rs" || is_test(rest) {
             continue;
         }
         let own = place(module).unwrap_or_else(|| panic!("{name} has no place in MODULES"));
@@ -157,5 +163,96 @@ fn the_target_system_is_named_in_one_place() {
                     .any(|word| code.contains(word)),
             "{name} names a target system"
         );
+    }
+}
+
+#[test]
+fn no_file_has_more_than_900_lines() {
+    for (name, code) in sources("") {
+        let lines = code.lines().count();
+        assert!(lines <= 900, "{name} has {lines} lines");
+    }
+}
+
+/// Whether this line begins a function.
+fn begins_function(line: &str) -> bool {
+    let words = ["pub", "const", "unsafe", "extern", "async"];
+    let mut rest = line.split_whitespace().skip_while(|word| {
+        words.contains(word)
+            || word.starts_with("pub(")
+            || word.ends_with(')')
+            || word.starts_with('"')
+    });
+    rest.next() == Some("fn")
+}
+
+#[test]
+fn no_function_has_more_than_70_lines() {
+    let mut functions = 0;
+    for (name, code) in sources("").into_iter().filter(|(name, _)| !is_test(name)) {
+        let lines: Vec<_> = code.lines().collect();
+        for (first, line) in lines.iter().enumerate().filter(|(_, line)| begins_function(line)) {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            // A body, unless it ends on its first line, ends with the first brace so indented.
+            let end = format!("{indent}}}");
+            let is_last = |line: &&str| {
+                let ends_here = line.starts_with(indent) && !line[indent.len()..].starts_with(' ');
+                **line == end || ends_here && line.ends_with([';', '}'])
+            };
+            let last = lines[first..].iter().position(is_last);
+            let length = last.map_or_else(|| panic!("{name}: no end of `{line}`"), |at| at + 1);
+            assert!(length <= 70, "{name}: {length} lines: {}", line.trim());
+            functions += 1;
+        }
+    }
+    assert!(functions > 1000, "the functions were not found: {functions}");
+}
+
+/// Returns the type that an implementation is for, unless it is of one of these traits of the
+/// standard library.
+fn implemented(line: &str) -> Option<&str> {
+    const STANDARD: [&str; 6] = ["Clone", "Debug", "Deref", "DerefMut", "Drop", "Iterator"];
+    let mut rest = line.strip_prefix("impl")?;
+    if rest.starts_with('<') {
+        let mut open = 0;
+        let end = rest.find(|character| {
+            open += i32::from(character == '<') - i32::from(character == '>');
+            open == 0
+        });
+        rest = &rest[end? + 1..];
+    }
+    if let Some((implemented, of)) = rest.split_once(" for ") {
+        let path = implemented.trim().split('<').next()?;
+        if STANDARD.contains(&path.rsplit("::").next()?) {
+            return None;
+        }
+        rest = of;
+    }
+    Some(word_at_start(rest.trim().trim_start_matches('&')))
+}
+
+#[test]
+fn no_type_has_more_than_70_methods() {
+    let mut methods = HashMap::<String, usize>::new();
+    for (_, code) in sources("").into_iter().filter(|(name, _)| !is_test(name)) {
+        let mut current = None;
+        for line in product(&code).lines() {
+            if line.starts_with("impl") {
+                current = implemented(line);
+            } else if line == "}" {
+                current = None;
+            } else if let Some(of) = current
+                && line.starts_with("    ")
+                && !line.starts_with("     ")
+                && begins_function(line)
+            {
+                *methods.entry(of.to_owned()).or_default() += 1;
+            }
+        }
+    }
+    // Pure functions on the bits of one number.
+    assert!(methods.remove("Word") > Some(70), "the methods were not found");
+    for (of, count) in methods {
+        assert!(count <= 70, "{of} has {count} methods");
     }
 }

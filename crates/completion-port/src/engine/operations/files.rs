@@ -149,7 +149,7 @@ impl Issuer for Engine {
         let op_index = request.id as u32;
         let was_cancelled = request.is_cancelled;
         // Before the operation ends: a thread that sees the end takes the request.
-        self.outstanding.keep_file(op_index, request);
+        self.keep_file(op_index, request);
         self.end_and_queue(self.op_ref(op_index).entry, op_index, |queues, node| {
             queues.complete_file(self.nodes(), node, was_cancelled);
         });

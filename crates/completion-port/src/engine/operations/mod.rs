@@ -8,7 +8,6 @@ mod end;
 mod files;
 mod finishing;
 mod lone;
-mod outstanding;
 mod queues;
 mod sockets;
 mod submit;
@@ -19,7 +18,7 @@ use std::time::Duration;
 
 use super::context::{Context, Name, name_of, name_parts};
 use super::queue::OpThread;
-use super::registry::Registry;
+use super::requests::Requests;
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::state::moment::Moment;
 use crate::state::operations::{
@@ -31,7 +30,6 @@ use crate::state::timers::SlotTimer;
 use crate::types::error::{Call, Fault};
 use crate::types::interest::Direction;
 use crate::types::source::Descriptor;
-use outstanding::Outstanding;
 
 /// How long an operation waits before it is retried, when no edge reports what it is waiting for.
 const SCARCE: Duration = Duration::from_millis(10);
@@ -137,24 +135,22 @@ impl AttemptContext<'_> {
 /// See the module's documentation.
 #[repr(C)]
 pub(crate) struct Operations {
-    registry: Registry,
-    /// The requests that the back end has or has completed.
-    outstanding: Outstanding,
+    requests: Requests,
 }
 
 impl Deref for Operations {
-    type Target = Registry;
+    type Target = Requests;
 
     #[inline]
-    fn deref(&self) -> &Registry {
-        &self.registry
+    fn deref(&self) -> &Requests {
+        &self.requests
     }
 }
 
 /// What an attempt needs to know.
 impl Operations {
-    pub(super) fn new(registry: Registry) -> Self {
-        Self { registry, outstanding: Outstanding::new() }
+    pub(super) const fn new(requests: Requests) -> Self {
+        Self { requests }
     }
 
     /// Looks up the pieces of an operation that is pending or just being started.

@@ -67,7 +67,7 @@ impl Operations {
         let was_cancelled = request.is_cancelled;
         let runs_deferred = request.target.is_declined;
         // Before the operation ends: a thread that sees the end takes the request.
-        self.outstanding.keep_socket(op_index, request);
+        self.keep_socket(op_index, request);
         let index = self.nodes().op(node).slot();
         let (slot, entry) = (self.slot(index), self.entry_of_operation(index));
         let mut queues = entry.lock();

@@ -6,6 +6,7 @@ use crate::engine::queue::{Hub, Lists};
 use crate::engine::worker::Worker;
 use crate::state::facts::{Facts, Probe};
 use crate::state::queue::{Node, NodeList};
+use crate::state::schedule::Status;
 use crate::state::slot::{Checked, SlotStep};
 use crate::sync::MutexGuard;
 use crate::types::error::Fault;
@@ -194,7 +195,7 @@ impl Registry {
         if let Some(worker) = worker {
             let mut hub = self.lock();
             let (schedule, lists) = hub.parts_mut();
-            if schedule.is_running(worker.number()) && !worker.has_left() {
+            if schedule.workers().status(worker.number()) == Status::Running && !worker.has_left() {
                 lists.push_recheck(self.nodes(), node);
                 lists.tell_collectors();
                 let wake = schedule.look_after(&self.view(lists, worker));

@@ -180,7 +180,7 @@ impl Engine {
         hub.lists_mut().end_await();
         let woken = poll.woken();
         self.end_poll(hub.lists_mut(), poll);
-        if woken && hub.schedule().in_kernel() > 0 {
+        if woken && hub.schedule().workers().in_kernel() > 0 {
             // The wake was meant for a thread that has entered the kernel's wait meanwhile, and
             // that leaves it only after a wake.
             drop(hub);

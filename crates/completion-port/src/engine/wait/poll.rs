@@ -201,7 +201,7 @@ impl Engine {
         lists.begin_poll();
         // One thread replaces the set. Until it has finished, no other thread sleeps there.
         let is_full = lists.begin_replacing();
-        if scratch.edges.capacity() > USUAL_EDGES && schedule.may_run() > 1 {
+        if scratch.edges.capacity() > USUAL_EDGES && schedule.workers().may_run() > 1 {
             scratch.shrink();
         }
         drop(hub);

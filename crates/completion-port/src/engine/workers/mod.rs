@@ -13,7 +13,7 @@ use super::context::BEGIN;
 use super::queue::{Hub, Queue, WorkerEntry};
 use super::worker::Worker;
 use crate::backend::thread::Thread;
-use crate::state::schedule::Query;
+use crate::state::schedule::{Query, Status};
 use crate::sync::{AtomicU64, MutexGuard};
 use crate::types::config::BlockDetection;
 
@@ -178,7 +178,9 @@ impl Workers {
     pub(super) fn take_back_all(&self, hub: &mut Hub) {
         let (schedule, lists) = hub.parts_mut();
         for number in 0..lists.entries().highest() {
-            if lists.entries().get(number).is_some() && !schedule.is_given(number) {
+            if lists.entries().get(number).is_some()
+                && schedule.workers().status(number) != Status::Given
+            {
                 schedule.take_back(number, &mut self.view(lists, None));
             }
         }

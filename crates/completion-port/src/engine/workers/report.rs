@@ -65,7 +65,7 @@ impl Workers {
         let now = self.backend().now();
         let snapshot = |entry: &mut WorkerEntry| {
             let since = entry.notice(now);
-            let status = schedule.status(entry.worker().number());
+            let status = schedule.workers().status(entry.worker().number());
             let handles = is_handler(status);
             let mut packets = PacketTally::default();
             packets.add(entry.worker());
@@ -98,7 +98,8 @@ impl Workers {
     pub(in crate::engine) fn handled(&self, hub: &Hub) -> Vec<(WorkerNumber, u32)> {
         let (schedule, lists) = hub.parts();
         let workers = lists.entries().iter().map(WorkerEntry::worker);
-        let handlers = workers.filter(|worker| is_handler(schedule.status(worker.number())));
+        let handlers =
+            workers.filter(|worker| is_handler(schedule.workers().status(worker.number())));
         let slots = handlers.filter_map(|worker| {
             let slot = self.handled_by(worker).map(name_parts)?.0;
             Some((worker.number(), slot))

@@ -93,8 +93,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let (store, engine, op_index) = (self.port.store(), self.port.engine(), op_ref.op_index);
         // SAFETY: `get` requires a value that is neither changed nor taken while the reference
         // lives.
-        // - a value: an operation is in its cell until its packet is taken, which happens only
-        //   below;
+        // - a value: an operation is in its cell until its packet is taken, and the packet is
+        //   made only below;
         // - neither changed nor taken: only one thread gets the node of an operation, this one.
         let data = unsafe { cell.get() };
         let (brings, is_submitted) = (data.brings, data.is_submitted);
@@ -131,6 +131,21 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             engine.count_operation(worker, false);
             return None;
         };
+        self.shared_operation(op_ref, cell, reason, worker)
+    }
+
+    /// Makes the packet of an operation of a shared association, which has ended for `reason`.
+    ///
+    /// Returns `None` if cloning the key has forked, and this is the child.
+    #[inline]
+    fn shared_operation(
+        &self,
+        op_ref: &OpRef<'p>,
+        cell: &'p Cell<OpData<B>>,
+        reason: EndReason,
+        worker: &Worker,
+    ) -> Option<Packet<'p, K, M, B>> {
+        let (store, engine, op_index) = (self.port.store(), self.port.engine(), op_ref.op_index);
         let name = op_ref.registration();
         let sharing = CloneGuard(engine, op_index);
         let clone = self.port.clone_key().expect("set before the first such association");
@@ -144,11 +159,12 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let key = clone(unsafe { store.keys.cells.at(name_parts(name).0).get() });
         std::mem::forget(sharing);
         if engine.forked() {
-            // Cloning the key has forked, and this is the child.
             return None;
         }
         // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
-        // - a value, and nothing else: as above; only the packet that is made here takes it.
+        // - a value: an operation is in its cell until its packet is taken;
+        // - nothing else: the calling thread has the operation's node; only the packet that is made
+        //   here takes it.
         let data = unsafe { cell.get_mut() };
         (data.association, data.name) = (name, OpId(engine.operation_of(op_index)));
         data.settle(reason);

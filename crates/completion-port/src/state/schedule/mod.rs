@@ -19,8 +19,6 @@ mod wait;
 mod watchdog;
 mod workers;
 
-use std::fmt;
-
 use self::advice::AWAY;
 pub(crate) use self::advice::{Advice, LOOK};
 use self::controller::{Controller, PART};
@@ -215,16 +213,6 @@ impl Schedule {
     /// Notes that `worker` no longer blocks.
     pub(crate) fn unblock(&mut self, worker: WorkerNumber) {
         self.workers.unblock(worker);
-    }
-
-    /// Returns whether `worker` counts as running.
-    pub(crate) fn is_running(&self, worker: WorkerNumber) -> bool {
-        self.workers.status(worker) == Status::Running
-    }
-
-    /// Returns whether `worker` was handed a packet while it slept and is not awake yet.
-    pub(crate) fn is_given(&self, worker: WorkerNumber) -> bool {
-        self.workers.status(worker) == Status::Given
     }
 
     /// Moves the remaining packets of `worker` back to the front of the queue.
@@ -439,19 +427,9 @@ impl Schedule {
         advice.room()
     }
 
-    /// Returns the state of the workers, for diagnosing stalls.
-    pub(crate) fn workers(&self) -> &dyn fmt::Debug {
+    /// Returns the workers and what they are doing.
+    pub(crate) fn workers(&self) -> &WorkerTable {
         &self.workers
-    }
-
-    /// Returns how many workers are in a wait and were handed nothing.
-    pub(crate) fn waiting(&self) -> usize {
-        self.workers.waiting()
-    }
-
-    /// Returns what `worker` is doing.
-    pub(crate) fn status(&self, worker: WorkerNumber) -> Status {
-        self.workers.status(worker)
     }
 
     pub(crate) fn figures(&self) -> Figures {

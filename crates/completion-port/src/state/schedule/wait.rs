@@ -356,17 +356,6 @@ impl Schedule {
             && !port.is_full_of_stale_events()
     }
 
-    /// Returns how many workers sleep in the kernel's wait.
-    pub(crate) fn in_kernel(&self) -> usize {
-        self.workers.in_kernel()
-    }
-
-    /// Returns how many workers may run at a time: the concurrency value, or the number of workers
-    /// if that is lower.
-    pub(crate) fn may_run(&self) -> usize {
-        self.workers.may_run()
-    }
-
     /// Notes that `me` has left the kernel's wait.
     #[inline]
     pub(crate) fn end_in_kernel(&mut self, me: WorkerNumber) {

@@ -704,7 +704,7 @@ impl Rig {
         let Some((edges, woken)) = self.port.peek.take() else { return };
         let found = !edges.is_empty();
         self.port.queue.extend(edges);
-        if woken && self.schedule.in_kernel() > 0 {
+        if woken && self.schedule.workers().in_kernel() > 0 {
             // A worker that the wake-up was meant for has entered the kernel's wait since.
             self.notify(Notice::Kernel);
         }

@@ -157,7 +157,11 @@ fn several_threads_sleep_in_the_kernels_wait_where_several_have_lately_not_suffi
                 rig.run_wait(worker);
             }
         });
-        assert_eq!(rig.schedule.in_kernel(), if joins { 2 } else { 1 }, "{after}: {rig:#?}");
+        assert_eq!(
+            rig.schedule.workers().in_kernel(),
+            if joins { 2 } else { 1 },
+            "{after}: {rig:#?}"
+        );
     }
 }
 

@@ -51,6 +51,15 @@ const SOME: usize = 1 << 16;
 /// The most bytes of each call of a [`SocketKind::SendAll`], which makes one after the other.
 const MUCH: usize = 1 << 20;
 
+/// Returns how many bytes one call transfers at most.
+fn most_at_once(kind: SocketKind) -> usize {
+    match kind {
+        SocketKind::Send => SOME,
+        SocketKind::SendAll => MUCH,
+        _ => usize::MAX,
+    }
+}
+
 /// The size that AcceptEx requires for an address.
 const ADDRESS: usize = size_of::<SOCKADDR_STORAGE>() + 16;
 
@@ -364,12 +373,7 @@ impl SocketTransfer {
         let request = unsafe { &(*transfer).request };
         let (kind, socket) = (request.kind, socket(request.target.descriptor));
         let has_target = request.target.address.is_some();
-        let most = match kind {
-            SocketKind::Send => SOME,
-            SocketKind::SendAll => MUCH,
-            _ => usize::MAX,
-        };
-        let mut parts = PartList::of(request.buffer.as_ref(), most);
+        let mut parts = PartList::of(request.buffer.as_ref(), most_at_once(kind));
         let (parts, count) = parts.list();
         match kind {
             // SAFETY: `accept` has the requirements of this function.

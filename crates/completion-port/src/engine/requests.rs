@@ -1,10 +1,11 @@
 //! The requests of operations: makes sure that they can be performed, cancels them, and keeps
 //! completed ones until their packets are taken.
 
+use std::ops::Deref;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 
-use super::Operations;
+use super::registry::Registry;
 use crate::backend::files::{FileRef, FileTarget};
 use crate::backend::request::{FileRequest, Request, SocketRequest, Target};
 use crate::backend::sockets::SocketTarget;
@@ -45,16 +46,28 @@ impl<T: Target> CompletedRequests<T> {
 }
 
 /// See the module's documentation. Allocates nothing until an operation needs it.
-pub(super) struct Outstanding {
+#[repr(C)]
+pub(crate) struct Requests {
+    registry: Registry,
     files: CompletedRequests<FileTarget>,
     sockets: CompletedRequests<SocketTarget>,
     /// The files of registrations for which requests were made, by slot index.
     file_refs: Arena<Mailbox<Option<Arc<dyn FileRef>>>>,
 }
 
-impl Outstanding {
-    pub(in crate::engine) const fn new() -> Self {
+impl Deref for Requests {
+    type Target = Registry;
+
+    #[inline]
+    fn deref(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+impl Requests {
+    pub(super) const fn new(registry: Registry) -> Self {
         Self {
+            registry,
             files: CompletedRequests(Arena::new()),
             sockets: CompletedRequests(Arena::new()),
             file_refs: Arena::new(),
@@ -62,17 +75,15 @@ impl Outstanding {
     }
 
     /// Keeps a completed file request. The caller ends its operation afterwards.
-    pub(in crate::engine) fn keep_file(&self, op_index: u32, request: FileRequest) {
+    pub(super) fn keep_file(&self, op_index: u32, request: FileRequest) {
         self.files.keep(op_index, request);
     }
 
     /// Keeps a completed socket request. The caller ends its operation afterwards.
-    pub(in crate::engine) fn keep_socket(&self, op_index: u32, request: SocketRequest) {
+    pub(super) fn keep_socket(&self, op_index: u32, request: SocketRequest) {
         self.sockets.keep(op_index, request);
     }
-}
 
-impl Operations {
     /// Whether the slot's descriptor is a file, which no reactor watches.
     pub(crate) fn is_file(&self, index: u32) -> bool {
         self.entry(index).is_some_and(|entry| entry.is_file.load(SeqCst))
@@ -80,7 +91,7 @@ impl Operations {
 
     /// Makes sure that the file request of this op index can be performed, and kept on completion.
     pub(crate) fn prepare_file_request(&self, op_index: u32) -> Result<(), Fault> {
-        if !self.outstanding.files.reserve(op_index) {
+        if !self.files.reserve(op_index) {
             return Err(Fault { kind: ErrorKind::OutOfMemory, code: None });
         }
         self.backend().file_requests().prepare()
@@ -92,10 +103,10 @@ impl Operations {
     /// when it completes. The caller has a share in the key.
     pub(crate) fn file_ref(&self, index: u32, op_index: u32) -> Result<Arc<dyn FileRef>, Fault> {
         self.prepare_file_request(op_index)?;
-        if !self.outstanding.file_refs.reserve(index) {
+        if !self.file_refs.reserve(index) {
             return Err(Fault { kind: ErrorKind::OutOfMemory, code: None });
         }
-        let mut kept = self.outstanding.file_refs.at(index).lock();
+        let mut kept = self.file_refs.at(index).lock();
         if let Some(file) = &*kept {
             return Ok(Arc::clone(file));
         }
@@ -106,8 +117,8 @@ impl Operations {
     }
 
     /// Drops the file reference of a slot whose registration has ended.
-    pub(in crate::engine) fn drop_file_ref(&self, index: u32) {
-        if let Some(place) = self.outstanding.file_refs.find(index) {
+    pub(super) fn drop_file_ref(&self, index: u32) {
+        if let Some(place) = self.file_refs.find(index) {
             let file = place.lock().take();
             drop(file);
         }
@@ -117,12 +128,12 @@ impl Operations {
     ///
     /// `None` if there was none, or if another thread has taken it.
     pub(crate) fn take_completed_file(&self, op_index: u32) -> Option<FileRequest> {
-        self.outstanding.files.take(op_index)
+        self.files.take(op_index)
     }
 
     /// Makes sure that this op index's socket request can be performed, and kept on completion.
     pub(crate) fn prepare_socket_request(&self, op_index: u32) -> bool {
-        self.outstanding.sockets.reserve(op_index)
+        self.sockets.reserve(op_index)
             && self.backend().socket_requests().is_some_and(|requests| requests.prepare().is_ok())
     }
 
@@ -135,7 +146,7 @@ impl Operations {
     ///
     /// `None` if there was none, or if another thread has taken it.
     pub(crate) fn take_completed_socket(&self, op_index: u32) -> Option<SocketRequest> {
-        self.outstanding.sockets.take(op_index)
+        self.sockets.take(op_index)
     }
 
     /// Cancels the file request of an operation that is being cancelled.
@@ -146,7 +157,7 @@ impl Operations {
         let id = self.operation_of(op_index);
         let Some(mut request) = self.backend().file_requests().cancel(id) else { return false };
         request.is_cancelled = true;
-        self.outstanding.keep_file(op_index, request);
+        self.keep_file(op_index, request);
         true
     }
 
@@ -163,7 +174,7 @@ impl Operations {
             return SlotStep::Nothing;
         };
         request.is_cancelled = true;
-        self.outstanding.keep_socket(op_index, request);
+        self.keep_socket(op_index, request);
         let poll = self.current_poll();
         let follow_up = queues.end_cancelled(self.nodes(), slot, node, poll);
         ended.push(self.nodes(), node);
@@ -174,7 +185,7 @@ impl Operations {
     }
 
     /// Cancels the socket request of this op index, if the back end has one.
-    pub(in crate::engine) fn cancel_socket_request(&self, op_index: u32) -> Option<SocketRequest> {
+    pub(super) fn cancel_socket_request(&self, op_index: u32) -> Option<SocketRequest> {
         self.backend().socket_requests()?.cancel(self.socket_request_of(op_index))
     }
 
@@ -182,7 +193,7 @@ impl Operations {
     ///
     /// Returns what the slot requires. If that ends the operation, appends its node to `ended`, and
     /// the node of the next operation if that is due now.
-    pub(in crate::engine) fn cancel_request(
+    pub(super) fn cancel_request(
         &self,
         queues: &mut OpQueues,
         slot: &Slot,
@@ -204,7 +215,7 @@ impl Operations {
     }
 
     /// Cancels the socket requests of those operations that were cancelled.
-    pub(in crate::engine) fn cancel_sockets(
+    pub(super) fn cancel_sockets(
         &self,
         queues: &mut OpQueues,
         slot: &Slot,
@@ -226,7 +237,7 @@ impl Operations {
     /// Cancels all file operations of a registration.
     ///
     /// Appends the nodes of those that have ended to `ended`.
-    pub(in crate::engine) fn cancel_files(
+    pub(super) fn cancel_files(
         &self,
         queues: &mut OpQueues,
         reason: EndReason,
@@ -243,7 +254,7 @@ impl Operations {
     /// Cancels the file operations of a registration whose deadlines have passed at `now`.
     ///
     /// Returns the earliest deadline of the others.
-    pub(in crate::engine) fn cancel_late_files(
+    pub(super) fn cancel_late_files(
         &self,
         queues: &mut OpQueues,
         now: Moment,
