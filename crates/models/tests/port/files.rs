@@ -139,7 +139,7 @@ impl Depot {
         self.packets.fetch_add(1, SeqCst);
         self.done.fetch_add(usize::from(reason == EndReason::Done), SeqCst);
         if self.is_shared {
-            self.engine.complete_shared(&op_ref, worker);
+            self.engine.complete_shared(&op_ref, Some(worker));
             self.engine.free_op(op_index, Some(worker));
         } else {
             self.engine.complete_own(&op_ref);

@@ -153,6 +153,29 @@ impl Harbour {
     }
 
     fn share(&self, deadline: Moment, worker: Option<&Worker>) -> Result<u64, ErrorKind> {
+        let (operation, op_index, step) = self.begin_shared(deadline, worker)?;
+        if let Step::Ends(_) = step {
+            self.engine.queue_operation(op_index);
+        }
+        Ok(operation)
+    }
+
+    /// Starts an operation of a shared association. If it completes immediately, it makes no
+    /// packet. Returns why it has ended, if it has.
+    fn share_now(&self) -> Result<Option<EndReason>, ErrorKind> {
+        let (_, op_index, step) = self.begin_shared(Moment::NEVER, None)?;
+        let Step::Ends(reason) = step else { return Ok(None) };
+        self.engine.complete_shared(&self.engine.op_ref(op_index), None);
+        self.count(op_index, reason);
+        self.engine.free_op(op_index, None);
+        Ok(Some(reason))
+    }
+
+    fn begin_shared(
+        &self,
+        deadline: Moment,
+        worker: Option<&Worker>,
+    ) -> Result<(u64, u32, Step), ErrorKind> {
         let engine = &*self.engine;
         let plan = self.plan(deadline);
         let op_index =
@@ -168,10 +191,7 @@ impl Harbour {
             Step::Try => self.attempt(&engine.op_ref(op_index), worker.into()),
             step => step,
         };
-        if let Step::Ends(_) = step {
-            engine.queue_operation(op_index);
-        }
-        Ok(operation)
+        Ok((operation, op_index, step))
     }
 
     fn take_off(&self, deadline: Moment, worker: Option<&Worker>) -> Result<u64, ErrorKind> {
@@ -348,7 +368,7 @@ impl Harbour {
         self.engine.count_operation(worker, true);
         if self.is_shared {
             self.clone_key();
-            self.engine.complete_shared(&op_ref, worker);
+            self.engine.complete_shared(&op_ref, Some(worker));
         } else {
             self.use_key();
         }
@@ -1164,6 +1184,54 @@ fn what_is_tried_without_a_record_does_not_outlive_its_registration() {
             assert_eq!(harbour.engine.snapshot().registered, 0, "the key is given back");
         });
     }
+}
+
+/// The outcome is taken after the operation has completed, when the key may be gone already. The
+/// key is returned once, and no operation is lost.
+#[test]
+fn an_outcome_without_a_packet_meets_the_end_of_the_port() {
+    for closes in [false, true] {
+        shared(move |harbour| {
+            harbour.fake.arrive();
+            let closer = spawn(&harbour.engine, move |engine| {
+                if closes { engine.close() } else { engine.shut_down().unwrap() }
+            });
+            let outcome = harbour.share_now();
+            // Nothing else takes the byte, so only the end of the port prevents it.
+            assert!(
+                matches!(
+                    outcome,
+                    Ok(Some(EndReason::Done)) | Err(ErrorKind::Closed | ErrorKind::Removing)
+                ),
+                "{outcome:?}"
+            );
+            harbour.serve();
+            closer.join().unwrap();
+            assert_eq!(harbour.packets().1, usize::from(outcome.is_ok()));
+            if !closes {
+                assert_eq!(harbour.engine.snapshot().registered, 0, "the key is given back");
+            }
+        });
+    }
+}
+
+/// One of two threads has its outcome immediately, and the other's operation waits for the next
+/// byte.
+#[test]
+fn of_two_operations_without_packets_one_waits() {
+    shared(|harbour| {
+        harbour.fake.arrive();
+        let other = spawn(&harbour, |harbour| harbour.share_now().unwrap());
+        let own = harbour.share_now().unwrap();
+        let other = other.join().unwrap();
+        assert!(own.is_none() || other.is_none(), "there was one byte");
+        harbour.fake.arrive();
+        assert_eq!(harbour.take_one(), Some(Seen::Done(EndReason::Done)));
+        if own.is_none() && other.is_none() {
+            harbour.fake.arrive();
+            assert_eq!(harbour.take_one(), Some(Seen::Done(EndReason::Done)));
+        }
+    });
 }
 
 /// A port whose operations are carried out as tasks.

@@ -157,7 +157,7 @@ impl Quay {
         engine.count_operation(worker, true);
         self.packets.fetch_add(1, SeqCst);
         if self.is_shared {
-            engine.complete_shared(&op_ref, worker);
+            engine.complete_shared(&op_ref, Some(worker));
             engine.free_op(op_index, Some(worker));
         } else {
             engine.complete_own(&op_ref);

@@ -48,20 +48,21 @@ impl Operations {
         self.stop_awaiting(op_ref.op);
     }
 
-    /// Completes an operation that has a share in the key, as its packet is taken.
+    /// Completes an operation that has a share in the key, as its packet is taken, or its outcome
+    /// without one.
     ///
-    /// The key has been cloned for the packet.
+    /// The key has been cloned for the packet, which the thread of `worker` takes.
     /// [`Queue::free_op`](crate::engine::queue::Queue::free_op) frees the op index afterwards.
-    pub(crate) fn complete_shared(&self, op_ref: &OpRef<'_>, worker: &Worker) {
+    pub(crate) fn complete_shared(&self, op_ref: &OpRef<'_>, worker: Option<&Worker>) {
         let OpRef { index, op, slot, entry, .. } = *op_ref;
         let mut queues = entry.lock();
         let next = if queues.complete(op) { slot.complete_last() } else { SlotStep::Nothing };
         drop(queues);
-        self.follow(next, index, Some(worker));
+        self.follow(next, index, worker);
         self.stop_awaiting(op);
     }
 
-    /// Completes an operation that ended without a packet, since the caller already has its result.
+    /// Completes a task that ended without a packet, since the caller already has its result.
     ///
     /// `worker` is the calling thread's.
     pub(crate) fn complete_unseen(&self, op_index: u32, worker: Option<&Worker>) {

@@ -171,7 +171,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         engine.abandon_connect(op_ref, reason);
         engine.count_operation(worker, true);
         worker.handles(op_ref.index);
-        engine.complete_shared(op_ref, worker);
+        engine.complete_shared(op_ref, Some(worker));
         if traces_packets() {
             trace_completed(engine, name, cell);
         }

@@ -195,8 +195,9 @@ fn drop_parts<K, B>(store: &Store<K, B>, op_index: u32, key: K) {
     drop(outcome);
 }
 
-/// Takes the outcome of an operation whose packet is used up, and frees its op index.
-fn use_up<K, B>(store: &Store<K, B>, op_index: u32) -> Outcome<B> {
+/// Takes the outcome of an operation that has completed, and frees its op index. Its packet is used
+/// up, or it has none.
+pub(super) fn use_up<K, B>(store: &Store<K, B>, op_index: u32) -> Outcome<B> {
     let outcome = take_outcome(store.operations.at(op_index), |outcome| outcome);
     with_current_worker(&store.engine, |worker| store.engine.free_op(op_index, worker));
     outcome

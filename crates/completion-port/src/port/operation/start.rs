@@ -5,7 +5,9 @@ use crate::memory::cells::Cell;
 use crate::memory::trace::traces_packets;
 use crate::port::current::{own_worker, with_current_worker};
 use crate::port::deadline::Deadline;
-use crate::port::operation::attempt::{AttemptTarget, unload};
+use crate::port::operation::attempt::{AttemptTarget, settle, unload};
+use crate::port::operation::complete::trace_completed;
+use crate::port::operation::completed::use_up;
 use crate::port::operation::data::Brings;
 use crate::port::operation::submit::TryingOnFile;
 use crate::port::operation::{OpData, OpId, Operation, Outcome, SharedId, Started};
@@ -86,7 +88,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     ) -> Result<Started<Outcome<B>>, Refused<Operation<B>>> {
         let (op_index, name, step) = self.share(id, operation, true)?;
         let Step::Ends(reason) = step else { return Ok(Started::InFlight(name)) };
-        Ok(Started::Completed(self.store().complete_unseen(op_index, reason).take_outcome()))
+        Ok(Started::Completed(self.store().take_unseen(op_index, reason)))
     }
 
     /// Puts an operation in flight, and tries it if it is the only one of its direction.
@@ -249,6 +251,20 @@ impl<K, M, B: Buffer> Port<K, M, B> {
 }
 
 impl<K, B: Buffer> Store<K, B> {
+    /// Completes an operation of a shared association without a packet, and takes its outcome. It
+    /// has ended and belongs to the caller.
+    fn take_unseen(&self, op_index: u32, reason: EndReason) -> Outcome<B> {
+        let (op_ref, cell) = (self.engine.op_ref(op_index), self.operations.at(op_index));
+        let registration = op_ref.registration();
+        self.engine.abandon_connect(&op_ref, reason);
+        settle(cell, reason);
+        self.engine.complete_shared(&op_ref, None);
+        if traces_packets() {
+            trace_completed(&self.engine, registration, cell);
+        }
+        use_up(self, op_index)
+    }
+
     /// Starts an operation on a file, of a shared association, and does the part that is possible
     /// immediately. The operation is in `cell`.
     ///

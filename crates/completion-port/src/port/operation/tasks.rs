@@ -105,8 +105,7 @@ impl<K, B: Buffer> Store<K, B> {
         }
     }
 
-    /// Completes an operation of a shared association, or a task, without a packet. It has ended
-    /// and belongs to the caller.
+    /// Completes a task without a packet. It has ended and belongs to the caller.
     pub(super) fn complete_unseen(&self, op_index: u32, reason: EndReason) -> OpData<B> {
         let op_ref = self.engine.op_ref(op_index);
         self.engine.abandon_connect(&op_ref, reason);
