@@ -1397,6 +1397,29 @@ fn a_connect_is_begun_behind_one_that_timed_out_sim() {
     }
 }
 
+/// Rule 57: so does one that is then started through the name of the association.
+#[test]
+fn a_connect_by_name_is_begun_behind_one_that_timed_out_sim() {
+    for system in System::simulated_in_each_way() {
+        let kernel = system.kernel().unwrap();
+        {
+            let port = shared_on(&system);
+            let (unanswering, _client) = unanswering(&system);
+            let address = unanswering.address();
+            let connect = Operation::connect(address.for_port()).deadline(20 * MILLISECOND);
+            port.associate(Shared::new(system.tcp_fresh())).unwrap().start(connect).unwrap();
+            let (token, outcome) = done(&port, &system);
+            assert_eq!(connected(&outcome).unwrap_err().kind(), ErrorKind::TimedOut);
+            let id = token.share().unwrap();
+            let before = kernel.calls().connect;
+            let started = port.start_now(id, Operation::connect(address.for_port())).unwrap();
+            let is_begun = kernel.calls().connect > before;
+            assert!(is_begun || matches!(started, Started::Completed(_)), "it waits for an edge");
+        }
+        system.assert_nothing_left();
+    }
+}
+
 /// Rules 56 and 57: if the second connect lacks memory, it is retried, although the socket is not
 /// known to be ready.
 #[test]
