@@ -735,15 +735,18 @@ impl Program {
         self.workers.len() == 1 && !self.does(|step| matches!(step, Step::Wait { .. }))
     }
 
-    /// Returns whether only handlers read and arm. A level packet is then exact, and a hint is
-    /// true.
+    /// Returns whether only handlers read and arm, each of another socket. A level packet is then
+    /// exact, and a hint is true.
     pub(crate) fn handlers_alone_arm(&self) -> bool {
         // `enable_also` waits for a token that is out, but without tokens it arms.
         let arms = |step| self.cloned && matches!(step, Step::EnableAlso { .. });
         let wakes = |habit| self.cloned && matches!(habit, Habit::Wake(_));
         !self.does(|step| {
+            // A socket that the port forgets may be registered again.
+            let forgets = matches!(step, Step::Forget { .. });
             matches!(step, Step::Enable { .. } | Step::Drain { .. } | Step::Reopen { .. })
                 || arms(step)
+                || forgets
         }) && !self.has(|habit| habit == Habit::ParkAndEnable || wakes(habit))
     }
 }
