@@ -295,9 +295,12 @@ fn the_last_thread_that_sleeps_asks_again_for_those_that_were_told() {
             // Before it is polled again, while the others have left the poll for that.
             thread::park_timeout(Duration::from_millis(5));
             others.write_all(b"x").unwrap();
-            let mut told = [next(), next()];
-            told.sort_unstable();
-            assert_eq!(told, [7, 8]);
+            let told = [next(), next()];
+            // On a busy machine it is polled again before that byte.
+            assert!(told.iter().all(|name| [7, 8].contains(name)), "{told:?}");
+            if !told.contains(&8) {
+                while edge(&afd).0 != 8 {}
+            }
         });
     }
 }
