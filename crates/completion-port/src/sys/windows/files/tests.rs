@@ -70,7 +70,7 @@ fn request(
     buffer: Option<IoBuffer>,
 ) -> FileRequest {
     let issuer: Weak<TestIssuer> = Arc::downgrade(issuer);
-    let target = FileTarget { file: Arc::clone(file), offset: 3, issuer: issuer };
+    let target = FileTarget { file: Arc::clone(file), offset: 3, issuer };
     FileRequest::new(id, target, kind, buffer)
 }
 
