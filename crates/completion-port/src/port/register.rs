@@ -432,6 +432,57 @@ impl<K, M, B> Port<K, M, B> {
         self.told(id, self.store.engine.enable(id.0, terms.mode, drained, worker))
     }
 
+    /// Returns whether a short read of a TCP stream has left nothing that this registration reported.
+    ///
+    /// A short read returns at least one byte, and fewer than it had room for. Call this after the
+    /// read. If it returns true, whatever comes next makes a new edge: a handler of an edge-triggered
+    /// registration need not read again until [`WouldBlock`](std::io::ErrorKind::WouldBlock).
+    ///
+    /// Returns false once the system has reported urgent data, an error or the end of the stream: a
+    /// read may stop in front of each of them. Also returns false if the port doesn't know the
+    /// registration, and always on Windows, which makes no edge unasked. FreeBSD and NetBSD do not
+    /// report urgent data.
+    ///
+    /// The caller makes sure that the socket is a TCP stream, that no layer of the kernel lies above
+    /// it (kTLS), and that this process has not shut its reading half.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, Packet, Persistent, Port, Registration};
+    /// use std::io::{Read, Write};
+    /// use std::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let mut far = TcpStream::connect(listener.local_addr()?)?;
+    /// let (mut near, _) = listener.accept()?;
+    /// near.set_nonblocking(true)?;
+    /// let port = Port::<()>::new()?;
+    /// let interest = Interest::IN | Interest::HANGUP;
+    /// let id = port.register(Registration::new(&near, (), interest, Persistent::Edge))?;
+    ///
+    /// let (mut received, mut buffer) = (0, [0; 64]);
+    /// far.write_all(b"hello")?;
+    /// while received < 5 {
+    ///     port.wait(&mut Batch::new(), None)?.next();
+    ///     loop {
+    ///         let read = match near.read(&mut buffer) {
+    ///             Ok(read) => read,
+    ///             Err(_) => break, // it would block
+    ///         };
+    ///         received += read;
+    ///         if read < buffer.len() && port.is_drained_by_short_read(id) {
+    ///             break; // the same, without another system call
+    ///         }
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_drained_by_short_read(&self, id: Id) -> bool {
+        self.store.engine.is_drained_by_short_read(id.0)
+    }
+
     /// Disables a registration: nothing is reported until it is enabled again.
     ///
     /// It keeps its key and makes no packet. A queued packet that no thread has reached yet is not

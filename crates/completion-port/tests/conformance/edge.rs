@@ -4,8 +4,7 @@ use std::net::Shutdown;
 use std::thread;
 
 use completion_port::{Batch, Events, Interest, OneShot, Packet, Port};
-use testkit::on_edge_triggered_systems;
-use testkit::on_every_system;
+use testkit::{Socket, System, on_edge_triggered_systems, on_every_system};
 
 use crate::kit::packets::{
     ONE_SHOT_EDGE, ONE_SHOT_LEVEL, PERSISTENT_EDGE, PERSISTENT_LEVEL, TRIGGERS, Trigger,
@@ -14,6 +13,31 @@ use crate::kit::packets::{
 use crate::kit::sockets::{
     POLLIN, POLLRDHUP, READERS, STREAMS, await_facts, await_unread, fill, make_room,
 };
+#[cfg(target_os = "linux")]
+use crate::level::send_urgent;
+
+/// Rule 21: the simulated kernel has no urgent data.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_short_read_at_an_urgent_mark_drains_nothing_epoll() {
+    testkit::run(System::native, |system| {
+        let port = port_on(system);
+        let (ours, theirs) = system.tcp_pair();
+        let id = register(&port, &ours, "ours", Interest::IN | Interest::HANGUP, PERSISTENT_EDGE);
+        theirs.write(b"before").unwrap();
+        send_urgent(&theirs);
+        theirs.write(b"behind").unwrap();
+        while !report(&port, system).is_in() {}
+        // The system counts up to the mark.
+        await_unread(&ours, system, 6);
+        read_shortly(&ours, b"before");
+        assert!(!port.is_drained_by_short_read(id));
+        let mut behind = 0;
+        while behind < 6 {
+            behind += ours.read(&mut [0; 64]).unwrap_or(0);
+        }
+    });
+}
 
 on_every_system! {
     /// Rule 21.
@@ -281,7 +305,42 @@ on_every_system! {
     }
 }
 
+/// Reads with more room than there are bytes.
+fn read_shortly(ours: &Socket, expected: &[u8]) {
+    let mut buffer = [0; 64];
+    let read = ours.read(&mut buffer).unwrap();
+    assert_eq!(&buffer[..read], expected);
+}
+
 on_edge_triggered_systems! {
+    /// Rule 21.
+    fn a_short_read_drains_a_stream_until_its_end_is_reported(system: &System) {
+        let port = port_on(system);
+        let (ours, theirs) = system.tcp_pair();
+        let filter = Interest::IN | Interest::HANGUP;
+        let id = register(&port, &ours, "ours", filter, PERSISTENT_EDGE);
+        for _ in 0..3 {
+            theirs.write(b"four").unwrap();
+            assert_eq!(report(&port, system), Events::IN);
+            read_shortly(&ours, b"four");
+            assert!(port.is_drained_by_short_read(id));
+            assert_quiet(&port, system);
+        }
+        assert!(!port_on(system).is_drained_by_short_read(id), "the other port has no such name");
+        theirs.write(b"last").unwrap();
+        theirs.shutdown(Shutdown::Write).unwrap();
+        await_facts(&ours, system, POLLRDHUP);
+        let mut events = Events::NONE;
+        while !events.is_hangup() {
+            events |= report(&port, system);
+        }
+        read_shortly(&ours, b"last");
+        assert!(!port.is_drained_by_short_read(id));
+        read_shortly(&ours, b"");
+        let _ = port.remove_now(id).unwrap();
+        assert!(!port.is_drained_by_short_read(id));
+    }
+
     /// Rule 21.
     fn room_is_told_of_at_each_arming_unless_a_hint_denies_it(system: &System) {
         for trigger in [OneShot::Level, OneShot::Edge] {

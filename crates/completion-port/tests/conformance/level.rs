@@ -301,7 +301,7 @@ fn a_level_packet_is_true_enough_for_a_blocking_read_on_epoll() {
 
 /// Sends a byte as urgent data.
 #[cfg(target_os = "linux")]
-fn send_urgent(socket: &Socket) {
+pub(crate) fn send_urgent(socket: &Socket) {
     // SAFETY: send(2) reads the given number of bytes at the pointer.
     // - valid: it points to a constant of that length.
     let sent = unsafe { libc::send(socket.number(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };

@@ -58,6 +58,12 @@ impl Word {
         self.has(HALF_CLOSED)
     }
 
+    /// Returns whether no urgent data, error or end is known. If so, a short read has left nothing
+    /// that was noted before it.
+    pub(crate) fn is_drained_by_short_read(self) -> bool {
+        !self.has(RECHECK | HALF_CLOSED)
+    }
+
     /// Returns whether the socket was seen connected or listening.
     pub(crate) fn is_alive(self) -> bool {
         self.has(ALIVE)
