@@ -13,7 +13,17 @@ use crate::context;
 use crate::runtime::Handle;
 use crate::shared::Shared;
 use crate::state::waiters::Waiters;
-use crate::sync::{AtomicU32, Mutex};
+use crate::sync::{AtomicU8, AtomicU32, Mutex};
+
+/// The bits of the watched directions.
+const READ: u32 = 1;
+const WRITE: u32 = 2;
+
+/// What is known of short reads: nothing yet, that they leave nothing, or that they may leave
+/// something.
+const UNKNOWN: u8 = 0;
+const DRAINS: u8 = 1;
+const KEEPS: u8 = 2;
 
 /// A direction in which tasks wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +75,10 @@ pub(crate) struct Io<S: Source + AsRawSource> {
     /// The socket in the runtime's list, once it is registered.
     name: OnceLock<SocketName>,
     label: Label,
-    /// Which directions the registration reports: 1 read, 2 write.
+    /// Which directions the registration reports: [`READ`] and [`WRITE`].
     watched: AtomicU32,
+    /// Whether a short read leaves nothing of such a socket: [`UNKNOWN`], [`DRAINS`] or [`KEEPS`].
+    short_reads: AtomicU8,
     /// Held while the registration is made or changed.
     registering: Mutex<()>,
 }
@@ -87,6 +99,7 @@ impl<S: Source + AsRawSource> Io<S> {
             name: OnceLock::new(),
             label: Label::None,
             watched: AtomicU32::new(0),
+            short_reads: AtomicU8::new(UNKNOWN),
             registering: Mutex::new(()),
         }
     }
@@ -118,6 +131,10 @@ impl<S: Source + AsRawSource> Io<S> {
         how: Shutdown,
         call: impl FnOnce(&S, Shutdown) -> io::Result<()>,
     ) -> io::Result<()> {
+        if how != Shutdown::Write {
+            // From now on, a read returns the bytes that are left, and then 0, without an edge.
+            self.short_reads.store(KEEPS, SeqCst);
+        }
         call(self.get(), how)?;
         if how != Shutdown::Write {
             self.state.read.wake();
@@ -157,10 +174,12 @@ impl<S: Source + AsRawSource> Io<S> {
         let waiters = self.state.waiters(direction);
         loop {
             let seen = waiters.edges();
-            match attempt(self.get()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => return Poll::Ready(result),
+            if !Waiters::is_drained(seen) {
+                match attempt(self.get()) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    result => return Poll::Ready(result),
+                }
             }
             if self.watch(direction)? {
                 // The socket may have become ready before it was watched.
@@ -184,10 +203,12 @@ impl<S: Source + AsRawSource> Io<S> {
         std::future::poll_fn(move |context| {
             loop {
                 let seen = waiters.edges();
-                match attempt(self.get()) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    result => return Poll::Ready(result),
+                if !Waiters::is_drained(seen) {
+                    match attempt(self.get()) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                        result => return Poll::Ready(result),
+                    }
                 }
                 if self.watch(direction)? {
                     continue;
@@ -201,14 +222,47 @@ impl<S: Source + AsRawSource> Io<S> {
         .await
     }
 
-    /// Returns how many edges a direction has had. A caller reads this before an attempt, for
+    /// Reads by `read`, which has this much room, and notes if that has taken everything.
+    pub(crate) fn receive(
+        &self,
+        room: usize,
+        read: impl FnOnce(&S) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let seen = self.state.read.edges();
+        let received = read(self.get())?;
+        if 0 < received && received < room && self.is_drained_by_short_read() {
+            self.state.read.note_drained(seen);
+        }
+        Ok(received)
+    }
+
+    /// Whether a read that has just left room has taken everything, so that the next bytes make an
+    /// edge.
+    fn is_drained_by_short_read(&self) -> bool {
+        let Some(id) = self.id.get() else { return false };
+        self.watched.load(SeqCst) & READ != 0
+            && self.shared.port.is_drained_by_short_read(*id)
+            && self.drains()
+    }
+
+    fn drains(&self) -> bool {
+        let known = self.short_reads.load(SeqCst);
+        if known != UNKNOWN {
+            return known == DRAINS;
+        }
+        let asked = if is_plain_tcp(self.get()) { DRAINS } else { KEEPS };
+        // Another thread may have shut the reading half meanwhile.
+        self.short_reads.compare_exchange(UNKNOWN, asked, SeqCst, SeqCst).is_ok() && asked == DRAINS
+    }
+
+    /// Returns the state of the edges of a direction. A caller reads this before an attempt, for
     /// [`Io::next_edge`].
     #[cfg(feature = "quinn")]
     pub(crate) fn edges(&self, direction: Direction) -> u32 {
         self.state.waiters(direction).edges()
     }
 
-    /// Waits for the next edge after the number `seen`. Any number of tasks may wait. If the
+    /// Waits for the next edge after the state `seen`. Any number of tasks may wait. If the
     /// direction was not watched yet, it may have become ready before, and this does not wait.
     #[cfg(feature = "quinn")]
     pub(crate) async fn next_edge(&self, direction: Direction, seen: u32) -> io::Result<()> {
@@ -229,8 +283,8 @@ impl<S: Source + AsRawSource> Io<S> {
     /// Makes the port report this direction. Returns whether this is new.
     fn watch(&self, direction: Direction) -> io::Result<bool> {
         let bit = match direction {
-            Direction::Read => 1,
-            Direction::Write => 2,
+            Direction::Read => READ,
+            Direction::Write => WRITE,
         };
         if self.shared.is_closed() {
             return Err(io::Error::other("the runtime of this socket has ended"));
@@ -241,10 +295,10 @@ impl<S: Source + AsRawSource> Io<S> {
         let _registering = self.registering.lock().unwrap_or_else(PoisonError::into_inner);
         let watched = self.watched.load(SeqCst) | bit;
         let mut interest = Interest::HANGUP;
-        if watched & 1 != 0 {
+        if watched & READ != 0 {
             interest |= Interest::IN;
         }
-        if watched & 2 != 0 {
+        if watched & WRITE != 0 {
             interest |= Interest::OUT;
         }
         let port = &self.shared.port;
@@ -280,7 +334,105 @@ impl<S: Source + AsRawSource> Drop for Io<S> {
     }
 }
 
+/// Whether a socket is a TCP stream and no layer of the kernel, such as its TLS, lies above it.
+#[cfg(target_os = "linux")]
+fn is_plain_tcp(socket: &impl AsRawSource) -> bool {
+    let option = |level, name, value: &mut [u8]| {
+        let mut len = libc::socklen_t::try_from(value.len()).unwrap_or(0);
+        // SAFETY: getsockopt(2) writes at most `len` bytes at one pointer, and their number at the
+        // other.
+        // - valid for writes: both are borrowed meanwhile, and `len` is the length of the slice;
+        // - it reads neither.
+        let done = unsafe {
+            libc::getsockopt(socket.raw(), level, name, value.as_mut_ptr().cast(), &raw mut len)
+        };
+        (done == 0).then_some(len)
+    };
+    let mut protocol = [0; 4];
+    option(libc::SOL_SOCKET, libc::SO_PROTOCOL, &mut protocol).is_some()
+        && i32::from_ne_bytes(protocol) == libc::IPPROTO_TCP
+        // Without a layer, its name is empty, or the system knows none.
+        && option(libc::IPPROTO_TCP, libc::TCP_ULP, &mut [0; 16]).is_none_or(|len| len == 0)
+}
+
+/// The port promises nothing of short reads elsewhere.
+#[cfg(not(target_os = "linux"))]
+fn is_plain_tcp(_: &impl AsRawSource) -> bool {
+    false
+}
+
 /// Returns the error of calls that need a runtime.
 pub(crate) fn no_runtime() -> io::Error {
     io::Error::other("no runtime: call this in a task, in `block_on`, or after `Handle::enter`")
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::cell::Cell;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::task::Waker;
+
+    use super::*;
+    use crate::Runtime;
+
+    /// How many attempts a read makes that follows a short read, when nothing has arrived since.
+    fn attempts<S>(runtime: &Runtime, near: S, mut far: impl Write) -> usize
+    where
+        S: Source + AsRawSource,
+        for<'s> &'s S: Read,
+    {
+        let io = Io::of(near, runtime.handle());
+        let count = Cell::new(0);
+        let read = || {
+            io.wait(Direction::Read, |_| {
+                count.set(count.get() + 1);
+                io.receive(64, |mut socket| socket.read(&mut [0; 64]))
+            })
+        };
+        // It waits, and so it is watched.
+        let mut first = Box::pin(read());
+        assert!(first.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        far.write_all(b"hello").unwrap();
+        assert_eq!(runtime.block_on(first).unwrap(), 5);
+        count.set(0);
+        let mut second = Box::pin(read());
+        assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let attempts = count.get();
+        far.write_all(b"more").unwrap();
+        assert_eq!(runtime.block_on(second).unwrap(), 4);
+        attempts
+    }
+
+    fn tcp() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let near = listener.accept().unwrap().0;
+        near.set_nonblocking(true).unwrap();
+        (near, far)
+    }
+
+    #[test]
+    fn a_read_after_a_short_one_waits_without_a_call_on_tcp_only() {
+        let runtime = Runtime::new().unwrap();
+        let (near, far) = tcp();
+        assert_eq!(attempts(&runtime, near, far), 0);
+        let (near, far) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        assert_eq!(attempts(&runtime, near, far), 1);
+    }
+
+    #[test]
+    fn a_half_that_was_shut_here_is_read_again() {
+        let runtime = Runtime::new().unwrap();
+        let (near, mut far) = tcp();
+        let io = Io::of(near, runtime.handle());
+        io.watch(Direction::Read).unwrap();
+        far.write_all(b"left").unwrap();
+        io.shutdown(Shutdown::Read, TcpStream::shutdown).unwrap();
+        let read = io.receive(64, |mut socket| socket.read(&mut [0; 64])).unwrap();
+        assert!(read > 0 && !Waiters::is_drained(io.state.read.edges()));
+    }
 }

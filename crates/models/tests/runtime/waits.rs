@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::task::{Poll, Waker};
 
-use loom::sync::atomic::AtomicBool;
+use loom::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::kit::{Clock, Wakes, explore, spawn, unpark};
 use crate::state::pending::Pending;
@@ -58,6 +58,53 @@ impl Socket {
             }
         }
     }
+}
+
+/// A stream: bytes that are not read yet, and who waits for them.
+#[derive(Default)]
+struct Stream {
+    waiters: Waiters,
+    unread: AtomicU32,
+}
+
+impl Stream {
+    /// A byte arrives, and the port reports an edge.
+    fn arrive(&self) {
+        self.unread.fetch_add(1, SeqCst);
+        self.waiters.wake();
+    }
+
+    /// Reads a number of bytes as `Io::wait` and `Io::receive` do. Each read is short.
+    fn read(&self, mut wanted: u32) {
+        let (unpark, waker) = unpark();
+        let mut place = self.waiters.place();
+        while wanted > 0 {
+            let seen = self.waiters.edges();
+            if !Waiters::is_drained(seen) {
+                let seen = self.waiters.edges();
+                let read = self.unread.swap(0, SeqCst);
+                if read > 0 {
+                    self.waiters.note_drained(seen);
+                    wanted -= read;
+                    continue;
+                }
+            }
+            if place.wait(seen, &waker) {
+                unpark.wait();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_byte_against_a_short_read_is_not_lost() {
+    explore(|| {
+        let stream = Arc::new(Stream::default());
+        let reads = spawn(&stream, |stream| stream.read(2));
+        stream.arrive();
+        stream.arrive();
+        reads.join().unwrap();
+    });
 }
 
 #[test]

@@ -193,7 +193,12 @@ macro_rules! stream {
             /// # Ok::<(), std::io::Error>(())
             /// ```
             pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-                self.0.wait(Direction::Read, |mut stream| stream.read(buffer)).await
+                let room = buffer.len();
+                self.0
+                    .wait(Direction::Read, |_| {
+                        self.0.receive(room, |mut stream| stream.read(buffer))
+                    })
+                    .await
             }
 
             /// Fills the buffer.
@@ -289,7 +294,7 @@ macro_rules! stream {
             /// # Ok::<(), std::io::Error>(())
             /// ```
             pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-                self.0.get().read(buffer)
+                self.0.receive(buffer.len(), |mut stream| stream.read(buffer))
             }
 
             /// Waits until bytes have arrived, or the stream has ended.
@@ -548,6 +553,10 @@ macro_rules! stream {
 
             /// Returns the socket, for the options that `socket2` has.
             ///
+            /// A later read may rely on what this type has done: shut the socket down with
+            /// `shutdown`. Before you put a layer of the kernel above it (kTLS), take it out with
+            /// `into_std`, and afterwards use `from_std`.
+            ///
             /// # Examples
             ///
             /// ```
@@ -574,7 +583,10 @@ macro_rules! stream {
                 context: &Context<'_>,
                 buffer: &mut [u8],
             ) -> Poll<io::Result<usize>> {
-                self.0.poll(Direction::Read, context, |mut stream| stream.read(buffer))
+                let room = buffer.len();
+                self.0.poll(Direction::Read, context, |_| {
+                    self.0.receive(room, |mut stream| stream.read(buffer))
+                })
             }
 
             #[cfg(any(feature = "hyper", feature = "tokio-io"))]
@@ -583,7 +595,10 @@ macro_rules! stream {
                 context: &Context<'_>,
                 room: &mut [std::mem::MaybeUninit<u8>],
             ) -> Poll<io::Result<usize>> {
-                self.0.poll(Direction::Read, context, |stream| SockRef::from(stream).recv(room))
+                let len = room.len();
+                self.0.poll(Direction::Read, context, |_| {
+                    self.0.receive(len, |stream| SockRef::from(stream).recv(room))
+                })
             }
 
             fn poll_write(&self, context: &Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {

@@ -1,7 +1,8 @@
 //! The tasks that wait for one direction of a socket.
 //!
-//! A call reads the count of edges, tries the system call, and waits only if the count is unchanged,
-//! under the lock that an edge takes.
+//! A call reads the state of the edges, tries the system call, and waits only if the state is
+//! unchanged, under the lock that an edge takes. If a read has taken everything since the last edge,
+//! the next call waits without a system call.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Waker;
@@ -11,8 +12,9 @@ use crate::sync::{AtomicU32, Mutex};
 
 /// The tasks that wait for one direction of a socket.
 pub(crate) struct Waiters {
-    /// How many edges there were. A task that has seen an earlier number tries again instead of
-    /// waiting, so no edge is lost between its attempt and its wait.
+    /// Twice the number of edges, plus 1 once a task has taken everything since the last one. A task
+    /// that has seen another value tries again instead of waiting, so no edge is lost between its
+    /// attempt and its wait.
     edges: AtomicU32,
     waiting: Mutex<Waiting>,
 }
@@ -33,23 +35,36 @@ impl Default for Waiters {
 }
 
 impl Waiters {
-    /// Returns how many edges there were. A caller reads this before its attempt.
+    /// Returns the state of the edges. A caller reads this before its attempt.
     pub(crate) fn edges(&self) -> u32 {
         self.edges.load(SeqCst)
+    }
+
+    /// Whether a task has taken everything since the last edge, so that an attempt would fail.
+    pub(crate) fn is_drained(seen: u32) -> bool {
+        seen & 1 != 0
+    }
+
+    /// Notes that an attempt has taken everything. `seen` is the state of the edges before it; if
+    /// there was an edge since, this changes nothing.
+    pub(crate) fn note_drained(&self, seen: u32) {
+        let _ = self.edges.compare_exchange(seen, seen | 1, SeqCst, SeqCst);
     }
 
     /// Counts an edge, and wakes all tasks.
     pub(crate) fn wake(&self) {
         let (polling, futures) = {
             let mut waiting = lock(&self.waiting);
-            self.edges.fetch_add(1, SeqCst);
+            // One step, so that no task sees the edge counted and the direction still drained.
+            let _ =
+                self.edges.fetch_update(SeqCst, SeqCst, |edges| Some((edges | 1).wrapping_add(1)));
             (waiting.polling.take(), std::mem::take(&mut waiting.futures))
         };
         wake_each(polling);
         wake_each(futures.into_iter().map(|(_, waker)| waker));
     }
 
-    /// Waits by polling for the next edge after the number `seen`. Returns false if there was one
+    /// Waits by polling for the next edge after the state `seen`. Returns false if there was one
     /// already.
     pub(crate) fn poll(&self, seen: u32, waker: &Waker) -> bool {
         let mut waiting = lock(&self.waiting);
@@ -75,7 +90,7 @@ pub(crate) struct Place<'s> {
 }
 
 impl Place<'_> {
-    /// Waits for the next edge after the number `seen`. Returns false if there was one already.
+    /// Waits for the next edge after the state `seen`. Returns false if there was one already.
     pub(crate) fn wait(&mut self, seen: u32, waker: &Waker) -> bool {
         let mut waiting = lock(&self.waiters.waiting);
         if self.waiters.edges.load(SeqCst) != seen {

@@ -13,6 +13,7 @@ mod file_stream;
 mod fs;
 mod net;
 mod redis;
+mod short_reads;
 mod streams;
 mod taking_back;
 mod tasks;
