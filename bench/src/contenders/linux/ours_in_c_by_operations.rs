@@ -117,9 +117,8 @@ fn fail(peer: &Peer) -> io::Result<()> {
 }
 
 impl ByOperations {
-    fn connect(&self, socket: Socket) -> io::Result<()> {
-        let role = Role::Connection(Carry::default());
-        self.begin(Peer::new(socket, role, self.service.buffer()))
+    fn connection(&self, socket: Socket) -> Box<Peer> {
+        Peer::new(socket, Role::Connection(Carry::default()), self.service.buffer())
     }
 
     /// The first step of a socket.
@@ -166,6 +165,9 @@ impl ByOperations {
         let mut left = MOST_AT_ONCE;
         loop {
             let Some(count) = bytes else { return fail(&peer) };
+            if matches!(peer.role, Role::Accept(_)) {
+                return self.accepted(peer);
+            }
             let Some(next) = self.handle(&mut peer, count as usize)? else { return Ok(()) };
             peer.step = next;
             let Begun::Over(over, transferred) = self.step(peer) else { return Ok(()) };
@@ -174,6 +176,18 @@ impl ByOperations {
             }
             left -= 1;
             (peer, bytes) = (over, transferred);
+        }
+    }
+
+    /// Serves a connection. The next accept is in flight before that.
+    fn accepted(&self, mut accept: Box<Peer>) -> io::Result<()> {
+        let accepted = replace(&mut accept.socket, Socket::new()?);
+        self.begin_associated(accept)?;
+        let connection = self.connection(accepted);
+        self.port.associate(&connection.socket, !self.at_once)?;
+        match self.step(connection) {
+            Begun::Over(connection, bytes) => self.go_on(connection, bytes),
+            Begun::Left => Ok(()),
         }
     }
 
@@ -199,11 +213,7 @@ impl ByOperations {
                 process_datagram(received);
                 Some(Step::Give(bytes))
             }
-            Role::Accept(_) => {
-                let accepted = replace(&mut peer.socket, Socket::new()?);
-                self.connect(accepted)?;
-                Some(Step::Take)
-            }
+            Role::Accept(_) => Some(Step::Take),
         })
     }
 
@@ -257,7 +267,7 @@ impl ByOperations {
 
 impl Server for Shared {
     fn add(&self, stream: TcpStream) -> io::Result<()> {
-        self.0.connect(Socket::of(stream))
+        self.0.begin(self.0.connection(Socket::of(stream)))
     }
 
     fn listen(&self, at: &Listening) -> io::Result<()> {
