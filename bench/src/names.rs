@@ -23,6 +23,8 @@ pub(crate) mod runtimes {
     /// Servers by hand, on the bare port and on epoll, ...
     pub(crate) const PORT: &str = "port";
     pub(crate) const EPOLL: &str = "epoll";
+    /// ... a thread with recvmmsg(2) and sendmmsg(2), ...
+    pub(crate) const LOOP: &str = "loop";
     /// ... and programs of others.
     pub(crate) const NGINX: &str = "nginx";
     pub(crate) const REDIS_ITSELF: &str = "redis";

@@ -9,8 +9,8 @@ use crate::contenders::{self, Contender};
 use crate::enough::{Amount, Limit};
 use crate::machine::Machine;
 use crate::options::{
-    BLOCKING, COMPUTING, ECHO, FILES, HTTP, IN_FLIGHT, MESSAGES, REDIS, Run as Options, SCENARIOS,
-    SERVED_FILES, SHORT_HTTP, TIMERS, ZOO,
+    BLOCKING, COMPUTING, DNS, ECHO, FILES, HTTP, IN_FLIGHT, MESSAGES, REDIS, Run as Options,
+    SCENARIOS, SERVED_FILES, SHORT_HTTP, TIMERS, ZOO,
 };
 use crate::report::{Cell, Described, FORMAT, Report};
 use crate::rounds;
@@ -160,7 +160,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// The scenarios that need no server, and how many seconds they take; a guess, on the safe side.
-const WITHIN_THE_PROCESS: [(&str, u64); 16] = [
+const WITHIN_THE_PROCESS: [(&str, u64); 17] = [
     ("S6", 50),
     ("S7", 15),
     (FILES, 220),
@@ -177,6 +177,7 @@ const WITHIN_THE_PROCESS: [(&str, u64); 16] = [
     (REDIS, 200),
     (SERVED_FILES, 150),
     (TIMERS, 250),
+    (DNS, 80),
 ];
 
 /// How long it takes to measure what needs no server.

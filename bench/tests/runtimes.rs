@@ -261,6 +261,22 @@ fn every_server_of_redis_answers_its_benchmark() {
     assert!(text.contains("SET; redis-benchmark -P 1 "), "{text}");
 }
 
+#[test]
+fn every_name_server_answers_dnsperf() {
+    let sizes = ["--connections", "5", "--rounds", "2", "--seconds", "0.05"];
+    let against = ["--scenario", "R9", "--against", "tokio,smol,loop"];
+    let (cells, text) = run("dns", &[&against[..], &sizes].concat());
+    assert_eq!(cells.len(), 2);
+    for (cell, load) in cells.into_iter().zip(["open loop; dnsperf -c 5 ", "dnsperf -c 1 -q 16,"]) {
+        assert!(title(&cell).contains(load), "{cell}");
+        assert_eq!(rows(&cell), ["ours", "tokio", "smol", "loop"]);
+        // All of them, if the client is not installed.
+        let quantities = ["cpu", "rate", "latency", "threads", "resident"];
+        assert_has(&present(cell), &quantities, 2);
+    }
+    assert!(text.contains("name servers, closed loop; dnsperf -c 1 -q 16, "), "{text}");
+}
+
 /// The client checks each byte of the files.
 #[test]
 fn files_are_served_next_to_other_requests() {

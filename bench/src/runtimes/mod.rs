@@ -1,4 +1,4 @@
-//! R1 to R8 and the zoo: programs whose tasks may block, timers, files, and servers that people know, on
+//! R1 to R9 and the zoo: programs whose tasks may block, timers, files, and servers that people know, on
 //! several runtimes.
 //!
 //! Each program has one source for all runtimes ([`api::Runtime`]), and each runtime runs it in a
@@ -8,6 +8,7 @@ mod api;
 mod axum;
 mod cells;
 mod child;
+mod dns;
 mod eager;
 mod files;
 mod foreign;
@@ -28,8 +29,8 @@ use crate::names::runtimes::{
     EAGER, MORE_WORKERS, OURS, PORT, SMOL, SPAWN_BLOCKING, STALLS, TOKIO,
 };
 use crate::options::{
-    self, ASKED_FOR, BLOCKING, COMPUTING, ECHO, HTTP, INSTRUCTIONS, MESSAGES, REDIS, SERVED_FILES,
-    SHORT_HTTP, TIMERS, ZOO,
+    self, ASKED_FOR, BLOCKING, COMPUTING, DNS, ECHO, HTTP, INSTRUCTIONS, MESSAGES, REDIS,
+    SERVED_FILES, SHORT_HTTP, TIMERS, ZOO,
 };
 use crate::report::{Cell, Described, Row};
 use crate::run::Bench;
@@ -117,14 +118,18 @@ pub(crate) fn servers() -> Vec<crate::contenders::Contender> {
         redis::servers(),
         files::servers(),
         timers::servers(),
+        dns::servers(),
     ]
     .concat()
 }
 
-/// Whether it is one of the runtimes, or another server of R2, R3 or R6.
+/// Whether it is one of the runtimes, or another server of R2, R3, R6 or R9.
 pub(crate) fn is_contender(name: &str) -> bool {
     CONTENDERS.iter().any(|contender| contender.name == name)
-        || web::described().chain(redis::described()).any(|described| described.name == name)
+        || web::described()
+            .chain(redis::described())
+            .chain(dns::described())
+            .any(|described| described.name == name)
 }
 
 /// The runtimes that take part, for the report.
@@ -138,6 +143,7 @@ pub(crate) fn described(options: &options::Run) -> Vec<Described> {
     let of_files = is_wanted(&SERVED_FILES).then(files::described);
     let of_redis = is_wanted(&REDIS).then(redis::described);
     let of_timers = is_wanted(&TIMERS).then(timers::described);
+    let of_dns = is_wanted(&DNS).then(dns::described);
     let of_axum = [BLOCKING, COMPUTING].iter().any(is_wanted).then(axum::described);
     let of = |contender: Contender| Described {
         name: format!("{} in R", contender.name),
@@ -152,7 +158,9 @@ pub(crate) fn described(options: &options::Run) -> Vec<Described> {
     let has_port = || of_http.iter().chain(&of_redis).any(|other| other.name == PORT);
     let of_timers = of_timers.filter(|_| !has_port());
     let on_runtimes = CONTENDERS.into_iter().map(of).chain(of_axum.into_iter().flatten());
-    on_runtimes.chain(of_http).chain(of_redis).chain(of_files).chain(of_timers).collect()
+    let of_dns = of_dns.into_iter().flatten();
+    let others = of_http.into_iter().chain(of_redis).chain(of_files).chain(of_timers);
+    on_runtimes.chain(others).chain(of_dns).collect()
 }
 
 /// The scenarios, each with what measures it.
@@ -175,7 +183,8 @@ pub(crate) fn benches(
     let of = || here.clone();
     let [for_echo, for_blocking, for_computing, for_messages, for_zoo] =
         [of(), of(), of(), of(), of()];
-    let [for_web, for_short, for_redis, for_files, for_timers] = [of(), of(), of(), of(), of()];
+    let [for_web, for_short, for_redis, for_files] = [of(), of(), of(), of()];
+    let [for_timers, for_dns] = [of(), of()];
     let zoo = rounds(Amount::exactly(3)).least;
     vec![
         (ECHO, Box::new(move |step| cells::echo(&for_echo, echo, step))),
@@ -191,6 +200,7 @@ pub(crate) fn benches(
         (REDIS, Box::new(move |step| redis::measure(&for_redis, web, step))),
         (SERVED_FILES, Box::new(move |step| files::measure(&for_files, web, step))),
         (TIMERS, Box::new(move |step| timers::measure(&for_timers, web, divided_by, step))),
+        (DNS, Box::new(move |step| dns::measure(&for_dns, web, step))),
     ]
 }
 

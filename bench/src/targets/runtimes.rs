@@ -1,12 +1,12 @@
-//! The targets of the runtime: R1 to R7 and the zoo.
+//! The targets of the runtime: R1 to R7, R9 and the zoo.
 
 use super::{Judged, floor, ratio};
 use crate::names::runtimes::{
-    ALONE, BY_AXUM, MORE_WORKERS, NEXT_TO_FILES, NEXT_TO_SLOW_DISK, OURS, QUIET, SPAWN_BLOCKING,
-    STALLS, TOKIO,
+    ALONE, BY_AXUM, LOOP, MORE_WORKERS, NEXT_TO_FILES, NEXT_TO_SLOW_DISK, OURS, QUIET,
+    SPAWN_BLOCKING, STALLS, TOKIO,
 };
 use crate::options::{
-    BLOCKING, COMPUTING, ECHO, HTTP, MESSAGES, REDIS, SERVED_FILES, SHORT_HTTP, ZOO,
+    BLOCKING, COMPUTING, DNS, ECHO, HTTP, MESSAGES, REDIS, SERVED_FILES, SHORT_HTTP, ZOO,
 };
 use crate::report::{Cell, Report};
 use crate::scenario::{CPU, RATE};
@@ -14,7 +14,8 @@ use crate::statistics::{Estimate, estimate_present};
 
 /// R1: our processor time for each request, divided by tokio's.
 const ECHO_CPU: f64 = 1.0;
-/// R2, R3, R6 and files alone in R7: our processor time for each request, and in an open loop our p99, divided by tokio's.
+/// R2, R3, R6, files alone in R7, and the open loop of R9: our processor time for each request, and in
+/// an open loop of R2 and R3 our p99, divided by tokio's.
 const SERVERS_OF_TOKIO: f64 = 1.0;
 /// R4a, closed loop: our rate, divided by tokio's if handlers sleep, ...
 const RATE_OF_TOKIO: f64 = 5.0;
@@ -30,6 +31,8 @@ const QUICK_IN_SANDBOX: f64 = 2000.0;
 const BESIDE_HASHES: f64 = 15_000.0;
 /// R7: the p99 of other requests next to files, divided by that alone: unchanged except for noise.
 const NEXT_TO: f64 = 1.1;
+/// R9, closed loop: our rate, divided by that of a bare loop.
+const RATE_OF_LOOP: f64 = 0.97;
 /// R5: the time of an operation, divided by tokio's; ...
 const OPERATION: f64 = 1.3;
 /// ... that of two computations of 5 ms, in nanoseconds.
@@ -52,9 +55,13 @@ fn of_cell(cell: &Cell, in_sandbox: bool) -> Vec<Judged> {
             let what = format!("{title}: {quantity} of {OURS} / {TOKIO}");
             vec![at_most(cell, what, ratio(cell, quantity, OURS, TOKIO), SERVERS_OF_TOKIO)]
         }
-        SERVED_FILES if cell.compared == CPU => {
+        SERVED_FILES | DNS if cell.compared == CPU => {
             let what = format!("{}: cpu of {OURS} / {TOKIO}", cell.title);
             vec![at_most(cell, what, ratio(cell, CPU, OURS, TOKIO), SERVERS_OF_TOKIO)]
+        }
+        DNS => {
+            let what = format!("{}: rate, {OURS} / {LOOP}", cell.title);
+            vec![floor(cell, what, ratio(cell, RATE, OURS, LOOP), RATE_OF_LOOP)]
         }
         SERVED_FILES => {
             let alone = format!("{OURS}, {ALONE}");
@@ -215,6 +222,19 @@ mod tests {
         let files = cell(SERVED_FILES, 2, 64, CPU, "ns", &costs);
         let found = verdicts(vec![titled("files", files)], &[]);
         assert_eq!(found, [("files: cpu of ours / tokio".to_owned(), "missed")]);
+    }
+
+    #[test]
+    fn name_servers_are_compared_with_tokio_and_with_a_bare_loop() {
+        let six = |value: f64| vec![value; 6];
+        let costs = [(OURS, six(10.0)), (TOKIO, six(10.0)), (LOOP, six(5.0))];
+        let open = titled("open", cell(DNS, 2, 1, CPU, "ns", &costs));
+        let rates = [(OURS, six(960.0)), (TOKIO, six(2000.0)), (LOOP, six(1000.0))];
+        let closed = titled("closed", cell(DNS, 2, 1, RATE, "1/s", &rates));
+        let expected =
+            [("open: cpu of ours / tokio", "met"), ("closed: rate, ours / loop", "missed")];
+        let expected = expected.map(|(what, verdict)| (what.to_owned(), verdict));
+        assert_eq!(verdicts(vec![open, closed], &[]), expected);
     }
 
     #[test]

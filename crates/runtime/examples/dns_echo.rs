@@ -16,7 +16,7 @@ const HEADER: usize = 12;
 /// The size of the record that follows the question.
 const RECORD: usize = 16;
 /// How many bytes a query may have. Longer ones would be sent in fragments.
-const MOST: usize = 1232;
+pub(crate) const MOST: usize = 1232;
 
 const TYPE_A: u16 = 1;
 const CLASS_IN: u16 = 1;
@@ -28,7 +28,7 @@ const FORMAT_ERROR: u8 = 1;
 const NOT_IMPLEMENTED: u8 = 4;
 
 /// How a query is answered.
-struct Answer {
+pub(crate) struct Answer {
     code: u8,
     /// Where the question ends, which the answer repeats. Without a question, the header's end.
     end: usize,
@@ -38,7 +38,7 @@ struct Answer {
 impl Answer {
     /// Reads a query. `None` if it must not be answered: two servers that answer each other's
     /// answers would never stop.
-    fn to(query: &[u8]) -> Option<Self> {
+    pub(crate) fn to(query: &[u8]) -> Option<Self> {
         let header = query.first_chunk::<HEADER>()?;
         if header[2] & 0x80 != 0 {
             return None;
@@ -57,12 +57,13 @@ impl Answer {
         }
     }
 
-    fn len(&self) -> usize {
+    /// The number of its bytes. There is room for them where there is room for [`MOST`].
+    pub(crate) fn len(&self) -> usize {
         self.end + if self.has_record { RECORD } else { 0 }
     }
 
-    /// Turns the query into this answer.
-    fn write(&self, message: &mut [u8], address: Ipv4Addr) {
+    /// Turns the query into this answer, in a message of its length.
+    pub(crate) fn write(&self, message: &mut [u8], address: Ipv4Addr) {
         // An answer, from the server of this name. The kind of query and whether it wants recursion
         // stay.
         message[2] = message[2] & 0x79 | 0x84;
@@ -139,7 +140,7 @@ pub(crate) async fn serve(socket: UdpSocket, address: Ipv4Addr) {
 }
 
 #[completion_port_runtime::main]
-#[allow(dead_code, reason = "the test calls `serve`")]
+#[allow(dead_code, reason = "a test and a benchmark call `serve`")]
 async fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let (Some(near), Some(address)) = (arguments.next(), arguments.next()) else {

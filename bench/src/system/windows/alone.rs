@@ -9,14 +9,14 @@ use crate::Failure;
 use crate::contenders::{Contender, Server};
 use crate::enough::Amount;
 use crate::options::{
-    self, ACCEPTS, BLOCKING, COMPUTING, ECHO, FILES, HTTP, INSTRUCTIONS, MESSAGES, OPERATIONS,
+    self, ACCEPTS, BLOCKING, COMPUTING, DNS, ECHO, FILES, HTTP, INSTRUCTIONS, MESSAGES, OPERATIONS,
     REDIS, SERVED_FILES, SHORT, SHORT_HTTP, TIMERS, ZOO,
 };
 use crate::report::{Cell, Described};
 use crate::run::Bench;
 
 /// The scenarios that are not measured here, and why.
-pub(in crate::system) const LACKS: [(&str, &str); 17] = [
+pub(in crate::system) const LACKS: [(&str, &str); 18] = [
     ("S7", "its contenders register with sets of Linux"),
     (SHORT, "its clients close sockets, of which `WSAPoll` would tell until they are taken out"),
     (ACCEPTS, "as S10"),
@@ -32,6 +32,7 @@ pub(in crate::system) const LACKS: [(&str, &str); 17] = [
     (REDIS, NO_RUNTIMES),
     (SERVED_FILES, NO_RUNTIMES),
     (TIMERS, NO_RUNTIMES),
+    (DNS, NO_RUNTIMES),
     ("single", "its contenders wait with sets of Linux"),
     (INSTRUCTIONS, "valgrind runs no programs of Windows"),
 ];

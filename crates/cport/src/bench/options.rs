@@ -14,7 +14,7 @@ pub(crate) const ABOUT: &str = "The completion port side by side with its rivals
 pub(crate) const CALLED_BY_CPORT: &str = "CPORT_BENCH_CALLED_BY_CPORT";
 
 /// The scenarios and their descriptions.
-pub(crate) const SCENARIOS: [(&str, &str); 30] = [
+pub(crate) const SCENARIOS: [(&str, &str); 31] = [
     ("S1", "echo of 64 bytes, request and response"),
     ("S2", "echo, bursts of 8 requests"),
     ("S3", "handlers of 20 us on 4 connections"),
@@ -46,6 +46,7 @@ pub(crate) const SCENARIOS: [(&str, &str); 30] = [
     ),
     (SERVED_FILES, "runtimes and nginx: files over HTTP/1.1; other requests next to a slow disk"),
     (TIMERS, "runtimes and the port: 100,000 timers; 10,000 connections with moving deadlines"),
+    (DNS, "runtimes and a bare loop: name servers under dnsperf, open and closed loop"),
     (ZOO, "runtimes: small programs that are known to stall"),
     (INSTRUCTIONS, "user instructions for each event; only if asked for, needs valgrind"),
 ];
@@ -69,10 +70,12 @@ pub(crate) const REDIS: &str = "R6";
 pub(crate) const SERVED_FILES: &str = "R7";
 /// ... many timers, ...
 pub(crate) const TIMERS: &str = "R8";
+/// ... name servers, ...
+pub(crate) const DNS: &str = "R9";
 /// ... and programs that are known to stall.
 pub(crate) const ZOO: &str = "zoo";
 /// The scenarios that are measured only if asked for.
-pub(crate) const ASKED_FOR: [&str; 11] = [
+pub(crate) const ASKED_FOR: [&str; 12] = [
     ECHO,
     HTTP,
     SHORT_HTTP,
@@ -82,6 +85,7 @@ pub(crate) const ASKED_FOR: [&str; 11] = [
     REDIS,
     SERVED_FILES,
     TIMERS,
+    DNS,
     ZOO,
     INSTRUCTIONS,
 ];
