@@ -228,23 +228,28 @@ impl<S: Source + AsRawSource> Io<S> {
         room: usize,
         read: impl FnOnce(&S) -> io::Result<usize>,
     ) -> io::Result<usize> {
+        self.take(read, |received| 0 < *received && *received < room && self.drains())
+    }
+
+    /// Takes what has arrived by `take`, and notes if `is_all` says that nothing is left of what the
+    /// port has reported.
+    pub(crate) fn take<T>(
+        &self,
+        take: impl FnOnce(&S) -> io::Result<T>,
+        is_all: impl FnOnce(&T) -> bool,
+    ) -> io::Result<T> {
         let seen = self.state.read.edges();
-        let received = read(self.get())?;
-        if 0 < received && received < room && self.is_drained_by_short_read() {
+        let taken = take(self.get())?;
+        if is_all(&taken)
+            && self.watched.load(SeqCst) & READ != 0
+            && self.id.get().is_some_and(|id| self.shared.port.is_drained_by_short_read(*id))
+        {
             self.state.read.note_drained(seen);
         }
-        Ok(received)
+        Ok(taken)
     }
 
-    /// Whether a read that has just left room has taken everything, so that the next bytes make an
-    /// edge.
-    fn is_drained_by_short_read(&self) -> bool {
-        let Some(id) = self.id.get() else { return false };
-        self.watched.load(SeqCst) & READ != 0
-            && self.shared.port.is_drained_by_short_read(*id)
-            && self.drains()
-    }
-
+    /// Whether a short read leaves nothing of such a socket.
     fn drains(&self) -> bool {
         let known = self.short_reads.load(SeqCst);
         if known != UNKNOWN {

@@ -434,8 +434,9 @@ impl<K, M, B> Port<K, M, B> {
 
     /// Returns whether a short read of a TCP stream has left nothing that this registration reported.
     ///
-    /// A short read returns at least one byte, and fewer than it had room for. Call this after the
-    /// read. If it returns true, whatever comes next makes a new edge: a handler of an edge-triggered
+    /// A short read returns at least one byte, and fewer than it had room for. The same holds for a
+    /// batch of datagrams that [has emptied](crate::Datagrams::is_drained) its socket. Call this
+    /// after the read. If it returns true, whatever comes next makes a new edge: a handler of an edge-triggered
     /// registration need not read again until [`WouldBlock`](std::io::ErrorKind::WouldBlock).
     ///
     /// Returns false once the system has reported urgent data, an error or the end of the stream: a
@@ -443,8 +444,8 @@ impl<K, M, B> Port<K, M, B> {
     /// registration, and always on Windows, which makes no edge unasked. FreeBSD and NetBSD do not
     /// report urgent data.
     ///
-    /// The caller makes sure that the socket is a TCP stream, that no layer of the kernel lies above
-    /// it (kTLS), and that this process has not shut its reading half.
+    /// For a short read, the caller makes sure that the socket is a TCP stream, that no layer of the
+    /// kernel lies above it (kTLS), and that this process has not shut its reading half.
     ///
     /// # Examples
     ///

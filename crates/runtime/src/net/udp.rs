@@ -264,7 +264,13 @@ impl UdpSocket {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub async fn recv_many(&self, datagrams: &mut Datagrams) -> io::Result<usize> {
-        self.0.wait(Direction::Read, |socket| datagrams.recv(socket)).await
+        let received = self.0.wait(Direction::Read, |_| {
+            let receive = |socket: &net::UdpSocket| {
+                datagrams.recv(socket).map(|count| (count, datagrams.is_drained()))
+            };
+            self.0.take(receive, |(_, is_drained)| *is_drained)
+        });
+        received.await.map(|(count, _)| count)
     }
 
     /// Sends all datagrams of a batch in order. Each that was sent leaves the batch. So nothing is

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::time::Duration;
 
-use completion_port_runtime::net::{TcpListener, TcpStream};
+use completion_port_runtime::net::{Datagrams, TcpListener, TcpStream, UdpSocket};
 use completion_port_runtime::{Runtime, spawn, timeout, yield_now};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -152,5 +152,36 @@ fn a_task_that_waits_after_a_short_read_sees_the_half_shut_here() {
         yield_now().await;
         near.shutdown(Shutdown::Read).unwrap();
         assert!(reads.await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn datagrams_behind_a_batch_are_received() {
+    runtime().block_on(async {
+        let near = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = near.local_addr().unwrap();
+        let sends = std::thread::spawn(move || {
+            let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            far.connect(address).unwrap();
+            far.set_read_timeout(Some(LIMIT)).unwrap();
+            for round in 0..1000_u32 {
+                // At most that many are in flight, so none is lost.
+                let count = round % 3 + 1;
+                for _ in 0..count {
+                    far.send(&round.to_le_bytes()).unwrap();
+                }
+                for _ in 0..count {
+                    assert_eq!(far.recv(&mut [0; 8]).expect("an answer"), 4);
+                }
+            }
+        });
+        let mut received = 0;
+        let mut datagrams = Datagrams::new(8, 16);
+        while received < 1999 {
+            let many = timeout(LIMIT, near.recv_many(&mut datagrams)).await;
+            received += many.expect("the batch has missed it").unwrap();
+            near.send_many(&mut datagrams).await.unwrap();
+        }
+        sends.join().unwrap();
     });
 }
