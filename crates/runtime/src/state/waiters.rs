@@ -23,9 +23,37 @@ pub(crate) struct Waiters {
 struct Waiting {
     /// The task that waits by polling: the last one wins, as for any `poll` function.
     polling: Option<Waker>,
-    /// The futures that wait, by number.
+    /// A future that waits, with its number. Usually there is one, which needs no memory.
+    future: Option<(u64, Waker)>,
+    /// The others.
     futures: Vec<(u64, Waker)>,
     next: u64,
+}
+
+impl Waiting {
+    /// Stores the waker of the future with this number. Returns one to drop without the lock.
+    fn enter(&mut self, number: u64, waker: &Waker) -> Option<Waker> {
+        match self.future.iter_mut().chain(&mut self.futures).find(|(it, _)| *it == number) {
+            Some((_, old)) if old.will_wake(waker) => return None,
+            Some((_, old)) => return Some(std::mem::replace(old, waker.clone())),
+            None => {}
+        }
+        let entry = (number, waker.clone());
+        match &mut self.future {
+            None => self.future = Some(entry),
+            Some(_) => self.futures.push(entry),
+        }
+        None
+    }
+
+    /// Takes out the future with this number, if it still waits.
+    fn take(&mut self, number: u64) -> Option<(u64, Waker)> {
+        if let Some(found) = self.future.take_if(|(it, _)| *it == number) {
+            return Some(found);
+        }
+        let place = self.futures.iter().position(|(it, _)| *it == number)?;
+        Some(self.futures.swap_remove(place))
+    }
 }
 
 impl Default for Waiters {
@@ -53,15 +81,16 @@ impl Waiters {
 
     /// Counts an edge, and wakes all tasks.
     pub(crate) fn wake(&self) {
-        let (polling, futures) = {
+        let (polling, future, futures) = {
             let mut waiting = lock(&self.waiting);
             // One step, so that no task sees the edge counted and the direction still drained.
             let _ =
                 self.edges.fetch_update(SeqCst, SeqCst, |edges| Some((edges | 1).wrapping_add(1)));
-            (waiting.polling.take(), std::mem::take(&mut waiting.futures))
+            let futures = std::mem::take(&mut waiting.futures);
+            (waiting.polling.take(), waiting.future.take(), futures)
         };
         wake_each(polling);
-        wake_each(futures.into_iter().map(|(_, waker)| waker));
+        wake_each(future.into_iter().chain(futures).map(|(_, waker)| waker));
     }
 
     /// Waits by polling for the next edge after the state `seen`. Returns false if there was one
@@ -100,14 +129,7 @@ impl Place<'_> {
             waiting.next += 1;
             waiting.next
         });
-        let old = match waiting.futures.iter_mut().find(|(it, _)| *it == number) {
-            Some((_, old)) if old.will_wake(waker) => None,
-            Some((_, old)) => Some(std::mem::replace(old, waker.clone())),
-            None => {
-                waiting.futures.push((number, waker.clone()));
-                None
-            }
-        };
+        let old = waiting.enter(number, waker);
         drop(waiting);
         drop(old);
         true
@@ -117,11 +139,7 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            let waker = {
-                let mut waiting = lock(&self.waiters.waiting);
-                let place = waiting.futures.iter().position(|(it, _)| *it == number);
-                place.map(|place| waiting.futures.swap_remove(place))
-            };
+            let waker = lock(&self.waiters.waiting).take(number);
             drop(waker);
         }
     }
