@@ -31,12 +31,14 @@ impl Engine {
         if !phase.allows_starts() {
             return Ok(());
         }
-        let mut departing = None;
+        // As in `leave_open`.
+        let mut is_more = self.queue_all_behind(&mut hub);
         if hub.schedule().has_timers() {
             // What is due by now is queued, though no thread has checked since.
             while self.queue_due(hub.lists_mut(), now) <= now {}
-            departing = self.depart(&mut hub);
+            is_more = true;
         }
+        let departing = if is_more { self.depart(&mut hub) } else { None };
         let (schedule, lists) = hub.parts_mut();
         if at != Moment::NEVER && !lists.timers_mut().set_port_timer(at) {
             drop(hub);

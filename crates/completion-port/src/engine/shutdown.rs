@@ -125,12 +125,14 @@ impl Engine {
     /// them are queued in one hold of the lock, however many there are, since nothing is queued
     /// after this.
     fn leave_open(&self, hub: &mut Hub, phase: PortPhase) -> Option<PendingWake> {
-        let mut notice = None;
+        // Waits end when nothing is queued, although the thread that has posted it never waits.
+        let mut is_more = self.queue_all_behind(hub);
         if hub.schedule().has_timers() && phase != PortPhase::Abandoned {
             let now = self.backend().now();
             while self.queue_due(hub.lists_mut(), now) <= now {}
-            notice = self.depart(hub);
+            is_more = true;
         }
+        let notice = if is_more { self.depart(hub) } else { None };
         hub.schedule().next_timer(Moment::NEVER);
         hub.lists_mut().set_phase(phase);
         Context::set_phase(self, phase);

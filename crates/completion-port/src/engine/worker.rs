@@ -158,6 +158,10 @@ pub(crate) struct Worker {
     /// thread touches these.
     own: AtomicU32,
     own_at: AtomicU32,
+    /// The messages that the thread has put behind its packets, as a chain of nodes, the newest
+    /// first. Only the thread adds to it. It takes away the whole chain under the lock, and so does
+    /// another thread if this one is stuck.
+    behind: AtomicU32,
     /// How long the packet that the thread took last was queued, plus one; 0 if that was not
     /// measured. Only the thread touches it.
     delay: AtomicU64,
@@ -188,6 +192,7 @@ impl Worker {
             put_next: AtomicU32::new(0),
             own: AtomicU32::new(0),
             own_at: AtomicU32::new(BEGIN),
+            behind: AtomicU32::new(NIL),
             freed_cells: FreedCells::new(),
             completed: FreedCells::new(),
             runs_deferred: AtomicBool::new(false),
@@ -479,6 +484,40 @@ impl Worker {
         let count = self.put_next.load(Relaxed);
         self.put_next.store((count + 1).min(MOST_NEXT), Relaxed);
         count < MOST_NEXT
+    }
+}
+
+/// The messages that the thread puts behind its packets.
+impl Worker {
+    /// Whether there are any. The thread itself calls this, or a thread that holds the lock.
+    #[inline]
+    pub(super) fn has_behind(&self) -> bool {
+        self.behind.load(Relaxed) != NIL
+    }
+
+    /// Adds a node, whose link this is. The thread itself calls this, with the lock.
+    pub(super) fn put_behind(&self, node: Node, link: &AtomicU32) {
+        link.store(self.behind.load(Relaxed), Relaxed);
+        self.behind.store(node, Release);
+    }
+
+    /// Adds a node, whose link this is, if there are others. The thread itself calls this.
+    ///
+    /// Returns false if there are none, perhaps because another thread has just taken them away.
+    #[inline]
+    pub(super) fn also_put_behind(&self, node: Node, link: &AtomicU32) -> bool {
+        let newest = self.behind.load(Relaxed);
+        if newest == NIL {
+            return false;
+        }
+        link.store(newest, Relaxed);
+        // Only this thread adds nodes, so the chain that begins with this one is the same.
+        self.behind.compare_exchange(newest, node, Release, Relaxed).is_ok()
+    }
+
+    /// Takes the whole chain away, the newest first. The caller holds the lock.
+    pub(super) fn take_behind(&self) -> Node {
+        self.behind.swap(NIL, AcqRel)
     }
 }
 

@@ -158,6 +158,61 @@ impl<K, M, B> Port<K, M, B> {
         self.begin_post(message, Ok).map(|posting| posting.put_next(worker.as_deref(), true))
     }
 
+    /// Queues a message when the current thread next waits, at the end of the queue.
+    ///
+    /// A handler uses it for work that other packets may come before, as a runtime does with a task
+    /// that yields. It is the cheapest way to post: after the first one of a batch, it takes no lock.
+    ///
+    /// Until that wait, no other thread sees the message, and none is woken to handle it. Like the
+    /// rest of a batch, it goes to another thread if this one announces that it blocks, is found
+    /// asleep, or makes no progress for about a millisecond while another thread is idle. If the
+    /// calling thread does not run packets of this port, the message is queued as by
+    /// [`post`](Self::post).
+    ///
+    /// # Errors
+    ///
+    /// As for [`post`](Self::post).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Packet, Port};
+    ///
+    /// let port: Port<(), &str> = Port::builder().build()?;
+    /// port.post("first")?;
+    /// let mut batch = Batch::new();
+    /// let mut order = Vec::new();
+    /// while order.len() < 4 {
+    ///     for packet in port.wait(&mut batch, None)? {
+    ///         let Packet::Posted(message) = packet else { continue };
+    ///         if message == "first" {
+    ///             port.post_behind("third")?;
+    ///             port.post_behind("fourth")?;
+    ///             port.post("second")?;
+    ///         }
+    ///         order.push(message);
+    ///     }
+    /// }
+    /// assert_eq!(order, ["first", "second", "third", "fourth"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn post_behind(&self, message: M) -> Result<(), Refused<M>> {
+        let engine = &self.store.engine;
+        let worker = own_worker(engine);
+        if let Some(worker) = worker.as_deref()
+            && let Some(cell) = engine.cell_behind(worker)
+        {
+            // SAFETY: `put` requires that the caller owns the cell and that it is empty.
+            // - owned: it is one of those that this thread has emptied, which no other thread knows
+            //   until they are freed, and it was taken out of them;
+            // - empty: a cell is among them only after its message was moved out.
+            unsafe { self.messages.put(cell, message) };
+            engine.put_behind(worker, cell);
+            return Ok(());
+        }
+        self.begin_post(message, Ok).map(|posting| posting.put_behind(worker.as_deref()))
+    }
+
     /// Posts a message at a future time. It is queued then, as by [`post`](Self::post), and never
     /// earlier.
     ///

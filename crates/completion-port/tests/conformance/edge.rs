@@ -10,11 +10,11 @@ use crate::kit::packets::{
     ONE_SHOT_EDGE, ONE_SHOT_LEVEL, PERSISTENT_EDGE, PERSISTENT_LEVEL, TRIGGERS, Trigger,
     assert_quiet, enable, leave_queued, notified, packet, port_on, ready, register, report,
 };
+#[cfg(target_os = "linux")]
+use crate::kit::sockets::send_urgent;
 use crate::kit::sockets::{
     POLLIN, POLLRDHUP, READERS, STREAMS, await_facts, await_unread, fill, make_room,
 };
-#[cfg(target_os = "linux")]
-use crate::level::send_urgent;
 
 /// Rule 21: the simulated kernel has no urgent data.
 #[cfg(target_os = "linux")]

@@ -2,8 +2,8 @@
 
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use completion_port::{Batch, Events, Interest, OneShot, Packet, Port, Registration};
 use testkit::{Socket, System, on_edge_triggered_systems, on_every_system};
@@ -12,6 +12,8 @@ use crate::kit::packets::{
     ONE_SHOT_EDGE, ONE_SHOT_LEVEL, PERSISTENT_EDGE, PERSISTENT_LEVEL, TRIGGERS, Trigger,
     assert_quiet, each_packet, enable, port_on, ready, register, report, serve,
 };
+#[cfg(target_os = "linux")]
+use crate::kit::sockets::send_urgent;
 use crate::kit::sockets::{POLLIN, POLLRDHUP, READERS, STREAMS, await_facts, fill, make_room};
 use crate::kit::threads::End;
 
@@ -297,15 +299,6 @@ fn a_level_packet_is_true_enough_for_a_blocking_read_on_epoll() {
             assert_quiet(&port, system);
         }
     });
-}
-
-/// Sends a byte as urgent data.
-#[cfg(target_os = "linux")]
-pub(crate) fn send_urgent(socket: &Socket) {
-    // SAFETY: send(2) reads the given number of bytes at the pointer.
-    // - valid: it points to a constant of that length.
-    let sent = unsafe { libc::send(socket.number(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
-    assert_eq!(sent, 1, "{}", io::Error::last_os_error());
 }
 
 /// Rule 20: the simulated kernel has no urgent data.

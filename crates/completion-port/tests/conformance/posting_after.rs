@@ -1,5 +1,6 @@
 //! Rule 48: messages that a handler posts to its own thread.
 
+use std::sync::Arc;
 use std::thread;
 
 use completion_port::{Batch, ErrorKind, Packet, Port};
@@ -105,6 +106,118 @@ on_every_system! {
         }
         let own = (100..164).chain([1]).chain(164..170);
         assert!(taken.iter().copied().eq([0].into_iter().chain(own)), "{taken:?}");
+    }
+
+    /// Rule 48: one posted behind comes when its thread waits, at the end of the queue, and in the
+    /// order of the posts.
+    fn a_message_posted_behind_comes_at_the_next_wait(system: &System) {
+        for room in [1, 2, 64] {
+            let port = system.port::<(), usize>(1);
+            (0..2).for_each(|message| port.post(message).unwrap());
+            let mut batch = Batch::with_capacity(room);
+            let mut taken = Vec::new();
+            while taken.len() < 2 + 7 {
+                let before = taken.len();
+                for packet in port.wait(&mut batch, system.soon()).unwrap() {
+                    let message = message(packet);
+                    taken.push(message);
+                    match message {
+                        0 => {
+                            (10..13).for_each(|message| port.post_behind(message).unwrap());
+                            port.post(20).unwrap();
+                        }
+                        1 => (30..32).for_each(|message| port.post_behind(message).unwrap()),
+                        30 => port.post_behind(40).unwrap(),
+                        _ => {}
+                    }
+                }
+                assert!(taken.len() > before, "a message was lost: {taken:?}");
+            }
+            // 20 was queued before the thread came to wait.
+            assert_eq!(taken, [0, 1, 20, 10, 11, 12, 30, 31, 40], "room {room}");
+            assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
+            assert_eq!(port.stats().packets.posted, 9);
+        }
+    }
+
+    /// Rule 48: a thread that blocks, announced or not, loses the messages that it has posted
+    /// behind to one that may run, after its packets.
+    fn a_message_posted_behind_does_not_wait_for_a_handler_that_is_stuck(system: &System) {
+        for announces in [true, false] {
+            with_takers(system, 2, |scope, port, takers, gate| {
+                takers.start(scope, 2, move |message| {
+                    if message == 0 {
+                        (2..5).for_each(|message| port.post_behind(message).unwrap());
+                        port.post_after(1).unwrap();
+                        if announces {
+                            port.blocking(|| gate.pass());
+                        } else {
+                            gate.pass();
+                        }
+                    }
+                });
+                port.post(0).unwrap();
+                for message in 0..5 {
+                    assert_eq!(takers.hear("they come in their order").0, message);
+                }
+                gate.open();
+                settle(system, port, 2);
+            });
+        }
+    }
+
+    /// Rule 48: what a thread has posted behind is not lost when it leaves the port, or the port is
+    /// closed.
+    fn messages_posted_behind_survive_their_thread_and_the_close(system: &System) {
+        for end in ["none", "close", "shutdown"] {
+            let port = system.port::<(), usize>(1);
+            let posts = &port;
+            thread::scope(|scope| {
+                scope.spawn(move || {
+                    posts.post(0).unwrap();
+                    let mut batch = Batch::with_capacity(8);
+                    for packet in posts.wait(&mut batch, system.soon()).unwrap() {
+                        assert_eq!(message(packet), 0);
+                        (1..4).for_each(|message| posts.post_behind(message).unwrap());
+                        match end {
+                            "close" => posts.close(),
+                            "shutdown" => posts.shutdown().unwrap(),
+                            _ => {}
+                        }
+                        if end != "none" {
+                            let refused = posts.post_behind(4).unwrap_err();
+                            assert_eq!(refused.kind(), ErrorKind::Closed);
+                        }
+                    }
+                });
+            });
+            let mut batch = Batch::with_capacity(8);
+            let packets = port.wait(&mut batch, system.soon()).unwrap();
+            assert!(packets.map(message).eq(1..4), "{end}");
+        }
+    }
+
+    /// Rule 48: what a thread has posted behind is dropped once, with the port.
+    fn messages_posted_behind_are_dropped_with_the_port(system: &System) {
+        let message = Arc::new(());
+        let port = system.port::<(), Arc<()>>(1);
+        port.post(Arc::clone(&message)).unwrap();
+        for packet in port.wait(&mut Batch::new(), system.soon()).unwrap() {
+            drop(packet);
+            (0..3).for_each(|_| port.post_behind(Arc::clone(&message)).unwrap());
+        }
+        assert_eq!(Arc::strong_count(&message), 4);
+        drop(port);
+        assert_eq!(Arc::strong_count(&message), 1);
+    }
+
+    /// Rule 48: from a thread that does not run here, it is an ordinary message.
+    fn a_message_posted_behind_by_any_other_thread_is_an_ordinary_one(system: &System) {
+        let port = system.port::<(), usize>(1);
+        port.post_behind(1).unwrap();
+        port.post(2).unwrap();
+        let mut batch = Batch::new();
+        assert!(port.wait(&mut batch, system.soon()).unwrap().map(message).eq(1..3));
     }
 
     /// Rule 48: it stays with its thread while that makes progress, however many others wait.

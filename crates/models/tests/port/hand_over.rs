@@ -165,6 +165,67 @@ fn what_a_sleeping_thread_has_not_looked_at_is_taken_once() {
     }
 }
 
+/// Puts a message behind the packets of the thread, as `Port::post_behind` does.
+fn post_behind(engine: &Engine, worker: &Worker) {
+    match engine.cell_behind(worker) {
+        Some(cell) => engine.put_behind(worker, cell),
+        None => engine.begin_post(|_| true).unwrap().put_behind(Some(worker)),
+    }
+}
+
+/// Waits until the port is closed. Returns how many messages the thread has taken.
+fn take_all(engine: &Engine, worker: &Worker) -> usize {
+    let mut taken = 0;
+    while engine.wait(worker, &mut scratch(), 2, None, &NoTasks) != Waited::Closed {
+        while next(engine, worker).is_some() {
+            taken += 1;
+        }
+    }
+    taken
+}
+
+/// Another thread takes the messages away while the sleeper, which is awake after all, adds more.
+#[test]
+fn what_a_sleeping_thread_puts_behind_its_packets_is_taken_once() {
+    for detection in LOOKS {
+        explore_both(2, move |turns| {
+            let (engine, fake) = looking_engine(1, detection);
+            let worker = runs(&engine, &fake);
+            engine.free_post(&worker, 0);
+            post_behind(&engine, &worker);
+            let other = spawn(&engine, |engine| serve(engine, 2));
+            sleeps(&fake, turns);
+            post_behind(&engine, &worker);
+            engine.leave(&worker);
+            engine.close();
+            assert_eq!(other.join().unwrap(), 2);
+            assert_nobody_counted(&engine);
+            engine.snapshot().threads.blocks_found
+        });
+    }
+}
+
+/// The port is closed while a thread puts a message behind its packets: it comes, or is refused.
+#[test]
+fn what_is_put_behind_against_a_close_comes_to_its_thread() {
+    explore(|| {
+        let (engine, fake) = engine(1);
+        let worker = runs(&engine, &fake);
+        engine.free_post(&worker, 0);
+        post_behind(&engine, &worker);
+        let closes = spawn(&engine, Engine::close);
+        let mut posted = 1;
+        if let Some(cell) = engine.cell_behind(&worker) {
+            engine.put_behind(&worker, cell);
+            posted += 1;
+        }
+        assert_eq!(take_all(&engine, &worker), posted);
+        closes.join().unwrap();
+        engine.leave(&worker);
+        assert_nobody_counted(&engine);
+    });
+}
+
 #[test]
 fn who_wakes_and_takes_its_next_packet_is_counted() {
     // It may take the packet at the very moment at which it is found asleep.

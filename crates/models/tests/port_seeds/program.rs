@@ -221,6 +221,8 @@ pub(crate) enum Habit {
     PostAfter(usize),
     /// Posts this many messages to its own thread, each of which displaces the one before.
     PostNext(usize),
+    /// Posts so many messages behind its packets.
+    PostBehind(usize),
     /// Exchanges the key of its token.
     MapKey,
     /// Calls `enable_also` for OUT on this or another registration, and rearms unchanged.
@@ -630,6 +632,12 @@ impl Program {
             for worker in &mut workers {
                 let count = late.pick(&[1, 2, 5]);
                 worker.habits.push(late.pick(&[Habit::PostNext(count), Habit::MapKey]));
+            }
+        }
+        let behind = &mut Lot::new(seed, 13);
+        if behind.once_in(3) {
+            for worker in &mut workers {
+                worker.habits.push(Habit::PostBehind(behind.pick(&[1, 2, 5])));
             }
         }
         let overcommit = late.pick(&[None, None, None, Some(50), Some(2_000)]);

@@ -409,6 +409,10 @@ impl World {
         self.post_by(NO_ORDER, |message| self.port.post_next(message));
     }
 
+    fn post_behind(&self) {
+        self.post_by(NO_ORDER, |message| self.port.post_behind(message));
+    }
+
     fn post_by(&self, poster: usize, post: impl FnOnce(Message) -> Result<(), Refused<Message>>) {
         let message = self.ledger.letter(poster);
         let number = message.number;
@@ -594,6 +598,9 @@ impl World {
             }
             Habit::PostNext(count) if turns::lot_below(2 * count) == 0 => {
                 (0..count).for_each(|_| self.post_next());
+            }
+            Habit::PostBehind(count) if turns::lot_below(2 * count) == 0 => {
+                (0..count).for_each(|_| self.post_behind());
             }
             Habit::Wake(which) if turns::lot_below(2) == 0 => {
                 self.enable_also(which, Interest::OUT);

@@ -23,7 +23,7 @@ use super::context::{BEGIN, Context, PortPhase};
 use super::worker::Worker;
 use crate::memory::trace::traces_packets;
 use crate::state::operations::OpTable;
-use crate::state::queue::{MOST_OPS, NIL, Node, NodeList, OP};
+use crate::state::queue::{Links, MOST_OPS, NIL, Node, NodeList, OP};
 use crate::state::schedule::{Advice, Schedule};
 use crate::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard};
 use crate::types::error::{Call, Error, ErrorKind, Fault};
@@ -288,13 +288,38 @@ impl Queue {
         self.notify(notice);
     }
 
-    /// Moves the packets that `worker` has not taken back to the front of the queue.
+    /// Moves the packets that `worker` has not taken back to the front of the queue, and the
+    /// messages that it has put behind them to the end.
     ///
     /// False if there were none.
     #[inline]
     pub(super) fn take_list_back(&self, lists: &mut Lists, worker: &Worker) -> bool {
-        // Only the holder of the lock stores a chain, so an empty one stays empty.
-        !worker.is_chain_empty() && self.take_links_back(lists, worker)
+        // Only the holder of the lock stores a chain, so an empty one stays empty. The other chain
+        // gets its first node from the holder of the lock.
+        let had_packets = !worker.is_chain_empty() && self.take_links_back(lists, worker);
+        let had_behind = worker.has_behind() && self.queue_behind(lists, worker);
+        had_packets || had_behind
+    }
+
+    /// Moves the messages that `worker` has put behind its packets to the end of the queue.
+    ///
+    /// False if there were none.
+    #[inline(never)]
+    pub(super) fn queue_behind(&self, lists: &mut Lists, worker: &Worker) -> bool {
+        let mut node = worker.take_behind();
+        if node == NIL {
+            return false;
+        }
+        // The newest is the first.
+        let mut oldest = NIL;
+        while node != NIL {
+            let link = self.nodes().link(node);
+            let older = link.load(Relaxed);
+            link.store(oldest, Relaxed);
+            (oldest, node) = (node, older);
+        }
+        lists.append(self.nodes(), NodeList::from_head(self.nodes(), oldest));
+        true
     }
 
     #[inline(never)]

@@ -29,6 +29,30 @@ impl Queue {
         }
     }
 
+    /// Takes a cell for a message that the thread of `worker` puts behind its packets, without the
+    /// lock. That thread calls this.
+    ///
+    /// `None` if it has put none there yet, if it has something to handle, or if it has emptied no
+    /// cell. Whoever ends the open phase takes away what is there.
+    #[inline]
+    pub(crate) fn cell_behind(&self, worker: &Worker) -> Option<u32> {
+        if !worker.has_behind() || worker.has_attention() || self.forked() {
+            return None;
+        }
+        worker.freed_cells().pop(|cell| self.nodes().post(cell))
+    }
+
+    /// Puts the message in this cell, which [`Queue::cell_behind`] has returned, behind the packets
+    /// of the thread of `worker`. That thread calls this.
+    #[inline]
+    pub(crate) fn put_behind(&self, worker: &Worker, cell: u32) {
+        let node = cell | POSTED;
+        if !worker.also_put_behind(node, self.nodes().link(node)) {
+            // Another thread has taken the others away.
+            Posting { queue: self, hub: self.lock(), cell }.put_behind(Some(worker));
+        }
+    }
+
     /// Cancels a timer. Returns its message, which `take` moves out of the cell.
     ///
     /// The cell is free afterwards. `None` if the message was queued or the timer cancelled before.
@@ -114,6 +138,30 @@ impl Posting<'_> {
         } else {
             queue.submit_own_locked(hub, node, worker)
         };
+        drop(self.hub);
+        queue.notify(notice);
+    }
+
+    /// Puts the message, which is in its cell, behind the calling thread's packets.
+    ///
+    /// Queues it instead if the thread does not count as running. `worker` is the calling thread's.
+    pub(crate) fn put_behind(mut self, worker: Option<&Worker>) {
+        // The port may have been closed since the cell was taken.
+        let is_open = self.hub.lists().phase() == PortPhase::Open;
+        let runs = |worker: &&Worker| is_open && worker.runs(self.hub.schedule());
+        let Some(worker) = worker.filter(runs) else {
+            return self.queue();
+        };
+        let Self { queue, cell, .. } = self;
+        let (schedule, lists) = self.hub.parts_mut();
+        let node = cell | POSTED;
+        if lists.flags().is_any_of_queue() {
+            queue.note_queued_one(lists, node);
+        }
+        worker.put_behind(node, queue.nodes().link(node));
+        schedule.load(worker.number());
+        let wake = schedule.look_after(&queue.view(lists, worker));
+        let notice = wake.map(|wake| lists.notice(wake));
         drop(self.hub);
         queue.notify(notice);
     }

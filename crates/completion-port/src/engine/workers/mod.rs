@@ -172,6 +172,18 @@ impl Workers {
         hub
     }
 
+    /// Queues the messages that threads have put behind their packets. Returns whether there were
+    /// any.
+    pub(super) fn queue_all_behind(&self, hub: &mut Hub) -> bool {
+        let (_, lists) = hub.parts_mut();
+        let mut were_any = false;
+        for number in 0..lists.entries().highest() {
+            let worker = lists.entries().get(number).map(|entry| Arc::clone(entry.worker()));
+            were_any |= worker.is_some_and(|worker| self.queue_behind(lists, &worker));
+        }
+        were_any
+    }
+
     /// Moves the untaken packets of all threads back to the front of the queue.
     ///
     /// A packet that was given to a thread which has not woken up yet stays with it.

@@ -256,6 +256,11 @@ impl Schedule {
     /// caller then calls [`Schedule::look_after`], or has woken a thread.
     pub(crate) fn keep(&mut self, worker: WorkerNumber) {
         self.handed += 1;
+        self.load(worker);
+    }
+
+    /// Notes that the running `worker` has packets that another worker may take away.
+    pub(crate) fn load(&mut self, worker: WorkerNumber) {
         if !std::mem::replace(&mut self.loaded[worker], true) {
             self.loads += 1;
         }

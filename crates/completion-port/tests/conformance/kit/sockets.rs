@@ -66,6 +66,15 @@ pub(crate) fn await_end_behind(unread: usize, socket: &Socket, on: &System) {
     }
 }
 
+/// Sends a byte as urgent data.
+#[cfg(target_os = "linux")]
+pub(crate) fn send_urgent(socket: &Socket) {
+    // SAFETY: send(2) reads the given number of bytes at the pointer.
+    // - valid: it points to a constant of that length.
+    let sent = unsafe { libc::send(socket.number(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+    assert_eq!(sent, 1, "{}", io::Error::last_os_error());
+}
+
 /// Waits until exactly `wanted` bytes can be read from `socket`.
 #[track_caller]
 pub(crate) fn await_unread(socket: &Socket, on: &System, wanted: usize) {
