@@ -117,10 +117,13 @@ impl Shared {
     /// Schedules a task that was woken.
     ///
     /// On a thread of this runtime it goes first, and the task that was to go first is queued. On
-    /// other threads it is queued. A task that was woken while it was polled may be one that yields:
-    /// it goes behind the thread's packets.
+    /// other threads it is queued, and so is a task that was woken while it was polled. One that
+    /// yields goes behind the thread's packets.
     pub(crate) fn schedule(&self, runnable: Runnable, woken_while_running: bool) {
         if woken_while_running {
+            if !context::take_yield() {
+                return self.post(runnable);
+            }
             return self.keep(refused(self.port.post_behind(Message::Run(runnable))));
         }
         match context::accept_woken(self, runnable) {
