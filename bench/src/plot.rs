@@ -617,7 +617,7 @@ pub(crate) mod tests {
             reports.push(report);
         }
         // The first is the README's, and the newest.
-        assert_eq!(reports.len(), 3);
+        assert_eq!(reports.len(), 5);
         let report = &reports[0];
         let rows =
             papers[1].lines().skip_while(|line| !line.starts_with("| rival / ours, server CPU"));

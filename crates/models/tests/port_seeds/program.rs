@@ -221,7 +221,7 @@ pub(crate) enum Habit {
     PostAfter(usize),
     /// Posts this many messages to its own thread, each of which displaces the one before.
     PostNext(usize),
-    /// Posts so many messages behind its packets.
+    /// Posts this many messages behind its packets.
     PostBehind(usize),
     /// Exchanges the key of its token.
     MapKey,

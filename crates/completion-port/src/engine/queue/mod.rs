@@ -289,7 +289,7 @@ impl Queue {
     }
 
     /// Moves the packets that `worker` has not taken back to the front of the queue, and the
-    /// messages that it has put behind them to the end.
+    /// messages that are to follow them to the end.
     ///
     /// False if there were none.
     #[inline]

@@ -33,7 +33,7 @@ impl Queue {
     /// lock. That thread calls this.
     ///
     /// `None` if it has put none there yet, if it has something to handle, or if it has emptied no
-    /// cell. Whoever ends the open phase takes away what is there.
+    /// cell. The thread that ends the open phase takes away what is there.
     #[inline]
     pub(crate) fn cell_behind(&self, worker: &Worker) -> Option<u32> {
         if !worker.has_behind() || worker.has_attention() || self.forked() {
