@@ -241,6 +241,17 @@ impl Context {
 
 /// What the system reports about a descriptor.
 impl Context {
+    /// Whether a short read has left nothing of a TCP stream that was noted before it.
+    ///
+    /// What comes later makes a new edge, which only an edge-triggered reactor reports unasked.
+    pub(crate) fn is_drained_by_short_read(&self, name: Name) -> bool {
+        !self.is_one_shot()
+            && self.known(name).is_some_and(|(slot, generation)| {
+                let word = slot.word();
+                word.generation() == generation && word.is_drained_by_short_read()
+            })
+    }
+
     /// Returns how the socket that an operation is tried on carries bytes.
     #[inline]
     pub(crate) fn transport(&self, entry: &OpEntry, descriptor: Descriptor) -> Transport {

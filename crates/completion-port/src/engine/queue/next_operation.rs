@@ -65,7 +65,7 @@ impl Queue {
             let most = schedule.most_in_wait(thread.room, &self.view(lists, worker));
             let further = most.saturating_sub(thread.taken).min(LONGEST);
             let wake = if further > 0 && worker.append(node, further, self.nodes()) {
-                schedule.keep(worker.number());
+                schedule.keep(worker.number(), true);
                 schedule.look_after(&self.view(lists, worker))
             } else {
                 lists.push(self.nodes(), node);

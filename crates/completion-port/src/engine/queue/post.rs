@@ -159,7 +159,7 @@ impl Posting<'_> {
             queue.note_queued_one(lists, node);
         }
         worker.put_behind(node, queue.nodes().link(node));
-        schedule.load(worker.number());
+        schedule.keep(worker.number(), false);
         let wake = schedule.look_after(&queue.view(lists, worker));
         let notice = wake.map(|wake| lists.notice(wake));
         drop(self.hub);
@@ -189,7 +189,7 @@ impl Posting<'_> {
         let own = worker.own_left() + u32::from(goes_next);
         let wake = if goes_next {
             worker.put_in_front(node, queue.nodes().link(node));
-            schedule.keep(worker.number());
+            schedule.keep(worker.number(), true);
             let called = displaced.and_then(|displaced| {
                 lists.push(queue.nodes(), displaced);
                 schedule.queued(&mut queue.view(lists, None))

@@ -260,15 +260,4 @@ impl Registry {
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         slot.disable(generation).map_err(refused)
     }
-
-    /// Whether a short read has left nothing of a TCP stream that was noted before it.
-    ///
-    /// What comes later makes a new edge, which only an edge-triggered reactor reports unasked.
-    pub(crate) fn is_drained_by_short_read(&self, name: Name) -> bool {
-        !self.is_one_shot()
-            && self.known(name).is_some_and(|(slot, generation)| {
-                let word = slot.word();
-                word.generation() == generation && word.is_drained_by_short_read()
-            })
-    }
 }

@@ -252,15 +252,11 @@ impl Schedule {
         self.look_after(port)
     }
 
-    /// Counts a packet that the running `worker` has put in front of its remaining packets. The
-    /// caller then calls [`Schedule::look_after`], or has woken a thread.
-    pub(crate) fn keep(&mut self, worker: WorkerNumber) {
-        self.handed += 1;
-        self.load(worker);
-    }
-
-    /// Notes that the running `worker` has packets that another worker may take away.
-    pub(crate) fn load(&mut self, worker: WorkerNumber) {
+    /// Notes that the running `worker` has added a packet to its own, which another worker may take
+    /// away. Counts it if it `comes_next`; otherwise it is counted after it was queued. The caller
+    /// then calls [`Schedule::look_after`], or has woken a thread.
+    pub(crate) fn keep(&mut self, worker: WorkerNumber, comes_next: bool) {
+        self.handed += u64::from(comes_next);
         if !std::mem::replace(&mut self.loaded[worker], true) {
             self.loads += 1;
         }
