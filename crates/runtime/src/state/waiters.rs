@@ -83,9 +83,13 @@ impl Waiters {
     pub(crate) fn wake(&self) {
         let (polling, future, futures) = {
             let mut waiting = lock(&self.waiting);
-            // One step, so that no task sees the edge counted and the direction still drained.
-            let _ =
-                self.edges.fetch_update(SeqCst, SeqCst, |edges| Some((edges | 1).wrapping_add(1)));
+            // In one step: a task must not see the edge counted and the direction still drained.
+            let mut edges = self.edges.load(SeqCst);
+            while let Err(others) =
+                self.edges.compare_exchange(edges, (edges | 1).wrapping_add(1), SeqCst, SeqCst)
+            {
+                edges = others;
+            }
             let futures = std::mem::take(&mut waiting.futures);
             (waiting.polling.take(), waiting.future.take(), futures)
         };
