@@ -207,8 +207,14 @@ impl<K, M, B> Port<K, M, B> {
             //   until they are freed, and it was taken out of them;
             // - empty: a cell is among them only after its message was moved out.
             unsafe { self.messages.put(cell, message) };
-            engine.put_behind(worker, cell);
-            return Ok(());
+            let Err(error) = engine.put_behind(worker, cell) else { return Ok(()) };
+            // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+            // - owned: it is still this thread's alone, because the call has failed;
+            // - a value: the message was put there above.
+            let message = unsafe { self.messages.take(cell) };
+            engine.free_post(worker, cell);
+            engine.trace_refused(&error, None, None);
+            return Err(Refused::new(error, message));
         }
         self.begin_post(message, Ok).map(|posting| posting.put_behind(worker.as_deref()))
     }

@@ -211,6 +211,21 @@ on_every_system! {
         assert_eq!(Arc::strong_count(&message), 1);
     }
 
+    /// Rules 40 and 48: a thread that asks whether packets are queued finds what it has posted
+    /// behind.
+    fn a_message_posted_behind_is_seen_by_its_thread(system: &System) {
+        let port = system.port::<(), usize>(1);
+        port.post(0).unwrap();
+        let mut batch = Batch::new();
+        for packet in port.wait(&mut batch, system.soon()).unwrap() {
+            assert_eq!(message(packet), 0);
+            port.post_behind(1).unwrap();
+        }
+        assert!(port.raw().has_packets(&mut batch).unwrap());
+        assert!(port.wait(&mut batch, system.soon()).unwrap().map(message).eq([1]));
+        assert!(!port.raw().has_packets(&mut batch).unwrap());
+    }
+
     /// Rule 48: from a thread that does not run here, it is an ordinary message.
     fn a_message_posted_behind_by_any_other_thread_is_an_ordinary_one(system: &System) {
         let port = system.port::<(), usize>(1);

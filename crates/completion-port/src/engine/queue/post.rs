@@ -44,13 +44,21 @@ impl Queue {
 
     /// Puts the message in this cell, which [`Queue::cell_behind`] has returned, behind the packets
     /// of the thread of `worker`. That thread calls this.
+    ///
+    /// If it fails, the message is still in the cell, which belongs to the caller.
     #[inline]
-    pub(crate) fn put_behind(&self, worker: &Worker, cell: u32) {
+    pub(crate) fn put_behind(&self, worker: &Worker, cell: u32) -> Result<(), Error> {
         let node = cell | POSTED;
-        if !worker.also_put_behind(node, self.nodes().link(node)) {
-            // Another thread has taken the others away.
-            Posting { queue: self, hub: self.lock(), cell }.put_behind(Some(worker));
+        if worker.also_put_behind(node, self.nodes().link(node)) {
+            return Ok(());
         }
+        // Another thread has taken the others away, perhaps because it has closed the port.
+        let hub = self.lock();
+        if hub.lists().phase() != PortPhase::Open {
+            return Err(Error::new(Call::Post, ErrorKind::Closed));
+        }
+        Posting { queue: self, hub, cell }.put_behind(Some(worker));
+        Ok(())
     }
 
     /// Cancels a timer. Returns its message, which `take` moves out of the cell.
@@ -146,10 +154,7 @@ impl Posting<'_> {
     ///
     /// Queues it instead if the thread does not count as running. `worker` is the calling thread's.
     pub(crate) fn put_behind(mut self, worker: Option<&Worker>) {
-        // The port may have been closed since the cell was taken.
-        let is_open = self.hub.lists().phase() == PortPhase::Open;
-        let runs = |worker: &&Worker| is_open && worker.runs(self.hub.schedule());
-        let Some(worker) = worker.filter(runs) else {
+        let Some(worker) = worker.filter(|worker| worker.runs(self.hub.schedule())) else {
             return self.queue();
         };
         let Self { queue, cell, .. } = self;

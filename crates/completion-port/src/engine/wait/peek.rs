@@ -99,13 +99,14 @@ impl Engine {
         self.continue_finishing();
     }
 
-    /// Whether the thread of `own` has an untaken node that brings a packet.
+    /// Whether the thread of `own` has an untaken node that brings a packet, or has put a message
+    /// behind its packets.
     ///
     /// That thread calls this, with the lock.
     fn is_one_left(&self, own: &Worker) -> bool {
         // The thread takes no node meanwhile, and other threads take a chain away only under the
         // lock.
-        NodeList::any_from(self.nodes(), own.chain(), |node| self.is_due(node))
+        own.has_behind() || NodeList::any_from(self.nodes(), own.chain(), |node| self.is_due(node))
     }
 
     /// Whether one of the first nodes of the queue brings a packet without a check.
