@@ -41,3 +41,61 @@ pub(crate) async fn each_address<T>(
     }
     Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no address")))
 }
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::cell::Cell;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::task::{Context, Waker};
+
+    use completion_port::Source;
+
+    use crate::Runtime;
+    use crate::activity::AsRawSource;
+    use crate::readiness::{Direction, Io};
+
+    /// How many attempts a read makes that follows a short read, when nothing has arrived since.
+    async fn attempts<S>(near: S, mut far: impl Write) -> usize
+    where
+        S: Source + AsRawSource,
+        for<'s> &'s S: Read,
+    {
+        let io = Io::new(near).unwrap();
+        let count = Cell::new(0);
+        let read = || {
+            io.wait(Direction::Read, |_| {
+                count.set(count.get() + 1);
+                io.receive(64, |mut socket| socket.read(&mut [0; 64]))
+            })
+        };
+        // It waits, and so it is watched.
+        let mut first = Box::pin(read());
+        assert!(first.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        far.write_all(b"hello").unwrap();
+        assert_eq!(first.await.unwrap(), 5);
+        count.set(0);
+        let mut second = Box::pin(read());
+        assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let attempts = count.get();
+        far.write_all(b"more").unwrap();
+        assert_eq!(second.await.unwrap(), 4);
+        attempts
+    }
+
+    #[test]
+    fn a_read_after_a_short_one_waits_without_a_call_on_tcp_only() {
+        Runtime::new().unwrap().block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let near = listener.accept().unwrap().0;
+            near.set_nonblocking(true).unwrap();
+            assert_eq!(attempts(near, far).await, 0);
+            let (near, far) = UnixStream::pair().unwrap();
+            near.set_nonblocking(true).unwrap();
+            assert_eq!(attempts(near, far).await, 1);
+        });
+    }
+}
