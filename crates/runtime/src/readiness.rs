@@ -174,7 +174,7 @@ impl<S: Source + AsRawSource> Io<S> {
         let waiters = self.state.waiters(direction);
         loop {
             let seen = waiters.edges();
-            if !Waiters::is_drained(seen) {
+            if self.must_try(seen) {
                 match attempt(self.get()) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -203,7 +203,7 @@ impl<S: Source + AsRawSource> Io<S> {
         std::future::poll_fn(move |context| {
             loop {
                 let seen = waiters.edges();
-                if !Waiters::is_drained(seen) {
+                if self.must_try(seen) {
                     match attempt(self.get()) {
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -283,6 +283,12 @@ impl<S: Source + AsRawSource> Io<S> {
             Poll::Ready(Ok(()))
         })
         .await
+    }
+
+    /// Whether an attempt may succeed, after the state `seen` of the edges. The port of a runtime
+    /// that ends reports no more edges.
+    fn must_try(&self, seen: u32) -> bool {
+        !Waiters::is_drained(seen) || self.shared.is_closed()
     }
 
     /// Makes the port report this direction. Returns whether this is new.

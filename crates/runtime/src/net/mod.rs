@@ -53,12 +53,14 @@ mod tests {
 
     use completion_port::Source;
 
-    use crate::Runtime;
     use crate::activity::AsRawSource;
     use crate::readiness::{Direction, Io};
+    use crate::state::ending::Phase;
+    use crate::{Handle, Runtime};
 
-    /// How many attempts a read makes that follows a short read, when nothing has arrived since.
-    async fn attempts<S>(near: S, mut far: impl Write) -> usize
+    /// Reads once shortly, and then again. Returns how many attempts the second read makes while
+    /// nothing has arrived. The runtime has reached this phase by then.
+    async fn attempts<S>((near, mut far): (S, impl Write), phase: Phase) -> usize
     where
         S: Source + AsRawSource,
         for<'s> &'s S: Read,
@@ -71,31 +73,51 @@ mod tests {
                 io.receive(64, |mut socket| socket.read(&mut [0; 64]))
             })
         };
+        let mut context = Context::from_waker(Waker::noop());
         // It waits, and so it is watched.
         let mut first = Box::pin(read());
-        assert!(first.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(first.as_mut().poll(&mut context).is_pending());
         far.write_all(b"hello").unwrap();
         assert_eq!(first.await.unwrap(), 5);
         count.set(0);
+        let handle = Handle::current();
+        let ending = &handle.shared().ending;
+        ending.enter(phase);
         let mut second = Box::pin(read());
-        assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let is_pending = second.as_mut().poll(&mut context).is_pending();
+        ending.enter(Phase::Open);
+        assert_eq!(is_pending, phase == Phase::Open);
         let attempts = count.get();
-        far.write_all(b"more").unwrap();
-        assert_eq!(second.await.unwrap(), 4);
+        if is_pending {
+            far.write_all(b"more").unwrap();
+            assert_eq!(second.await.unwrap(), 4);
+        }
         attempts
+    }
+
+    fn tcp() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let near = listener.accept().unwrap().0;
+        near.set_nonblocking(true).unwrap();
+        (near, far)
     }
 
     #[test]
     fn a_read_after_a_short_one_waits_without_a_call_on_tcp_only() {
         Runtime::new().unwrap().block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let near = listener.accept().unwrap().0;
-            near.set_nonblocking(true).unwrap();
-            assert_eq!(attempts(near, far).await, 0);
-            let (near, far) = UnixStream::pair().unwrap();
-            near.set_nonblocking(true).unwrap();
-            assert_eq!(attempts(near, far).await, 1);
+            assert_eq!(attempts(tcp(), Phase::Open).await, 0);
+            let local = UnixStream::pair().unwrap();
+            local.0.set_nonblocking(true).unwrap();
+            assert_eq!(attempts(local, Phase::Open).await, 1);
+        });
+    }
+
+    /// Bytes may have arrived of which the port tells no more.
+    #[test]
+    fn a_read_is_tried_once_more_when_the_runtime_has_ended() {
+        Runtime::new().unwrap().block_on(async {
+            assert_eq!(attempts(tcp(), Phase::Closed).await, 1);
         });
     }
 }

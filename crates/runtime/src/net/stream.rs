@@ -554,7 +554,7 @@ macro_rules! stream {
             /// Returns the socket, for the options that `socket2` has.
             ///
             /// A later read may rely on what this type has done: shut the socket down with
-            /// `shutdown`. Before you put a layer of the kernel above it (kTLS), take it out with
+            /// `shutdown`, not here and not by a duplicate. Before you put a layer of the kernel above it (kTLS), take it out with
             /// `into_std`, and afterwards use `from_std`.
             ///
             /// # Examples
