@@ -1,6 +1,6 @@
 //! The calls of a port that post messages and cancel them.
 
-use crate::engine::Posting;
+use crate::engine::{Posting, Worker};
 use crate::port::Port;
 use crate::port::current::own_worker;
 use crate::port::deadline::{Deadline, TimerId};
@@ -163,8 +163,9 @@ impl<K, M, B> Port<K, M, B> {
     /// A handler uses it for work that other packets may come before, as a runtime does with a task
     /// that yields. It is the cheapest way to post: after the first one of a batch, it takes no lock.
     ///
-    /// Until that wait, no other thread sees the message, and none is woken to handle it. Like the
-    /// rest of a batch, it goes to another thread if this one announces that it blocks, is found
+    /// Until that wait, no other thread sees the message, and none is woken to handle it, unless the
+    /// thread drops [`Packets`](crate::Packets) that it has not taken. Like the rest of a batch, it
+    /// goes to another thread if this one announces that it blocks, is found
     /// asleep, or makes no progress for about a millisecond while another thread is idle. If the
     /// calling thread does not run packets of this port, the message is queued as by
     /// [`post`](Self::post).
@@ -196,27 +197,39 @@ impl<K, M, B> Port<K, M, B> {
     /// assert_eq!(order, ["first", "second", "third", "fourth"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn post_behind(&self, message: M) -> Result<(), Refused<M>> {
+    pub fn post_behind(&self, mut message: M) -> Result<(), Refused<M>> {
         let engine = &self.store.engine;
         let worker = own_worker(engine);
         if let Some(worker) = worker.as_deref()
             && let Some(cell) = engine.cell_behind(worker)
         {
-            // SAFETY: `put` requires that the caller owns the cell and that it is empty.
-            // - owned: it is one of those that this thread has emptied, which no other thread knows
-            //   until they are freed, and it was taken out of them;
-            // - empty: a cell is among them only after its message was moved out.
-            unsafe { self.messages.put(cell, message) };
-            let Err(error) = engine.put_behind(worker, cell) else { return Ok(()) };
-            // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
-            // - owned: it is still this thread's alone, because the call has failed;
-            // - a value: the message was put there above.
-            let message = unsafe { self.messages.take(cell) };
-            engine.free_post(worker, cell);
-            engine.trace_refused(&error, None, None);
-            return Err(Refused::new(error, message));
+            match self.put_behind(worker, cell, message) {
+                Ok(()) => return Ok(()),
+                Err(back) => message = back,
+            }
         }
         self.begin_post(message, Ok).map(|posting| posting.put_behind(worker.as_deref()))
+    }
+
+    /// Puts a message into a cell that this thread has emptied, and behind the thread's packets.
+    ///
+    /// Returns it, and frees the cell, if another thread has taken those behind away.
+    fn put_behind(&self, worker: &Worker, cell: u32, message: M) -> Result<(), M> {
+        let engine = &self.store.engine;
+        // SAFETY: `put` requires that the caller owns the cell and that it is empty.
+        // - owned: it was taken out of those that this thread has emptied, which no other thread
+        //   knows until they are freed;
+        // - empty: a cell is among them only after its message was moved out.
+        unsafe { self.messages.put(cell, message) };
+        if engine.put_behind(worker, cell) {
+            return Ok(());
+        }
+        // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+        // - owned: it is in no chain, because the call above has failed;
+        // - a value: the message was put there above.
+        let message = unsafe { self.messages.take(cell) };
+        engine.free_post(worker, cell);
+        Err(message)
     }
 
     /// Posts a message at a future time. It is queued then, as by [`post`](Self::post), and never
@@ -300,5 +313,49 @@ impl<K, M, B> Port<K, M, B> {
             //   timer.
             unsafe { self.messages.take(cell) }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::batch::Batch;
+    use crate::port::packets::Packet;
+    use crate::sim::Kernel;
+    use crate::types::error::ErrorKind;
+
+    /// The port is closed, or not, after the thread has taken the cell: as if it had lost the race.
+    #[test]
+    fn a_message_that_comes_too_late_to_be_put_behind_is_posted_or_refused() {
+        for closes in [false, true] {
+            let port: Port<(), u32> = Port::builder().build_simulated(&Kernel::new()).unwrap();
+            let mut batch = Batch::new();
+            (0..2).for_each(|message| port.post(message).unwrap());
+            let mut packets = port.wait(&mut batch, None).unwrap();
+            assert!(matches!(packets.next(), Some(Packet::Posted(0))));
+            port.post_behind(10).unwrap();
+            let engine = port.engine();
+            let worker = own_worker(engine).unwrap();
+            let cell = engine.cell_behind(&worker).unwrap();
+            if closes {
+                port.close();
+            } else {
+                // Another thread would take its packets away, too.
+                port.blocking(|| {});
+            }
+            assert_eq!(port.put_behind(&worker, cell, 11), Err(11));
+            // The cell can be used again.
+            let posted = port.post_behind(11).map_err(|refused| refused.kind());
+            assert_eq!(posted, if closes { Err(ErrorKind::Closed) } else { Ok(()) });
+            drop((worker, packets));
+            let mut left = Vec::new();
+            while left.len() < if closes { 2 } else { 3 } {
+                for packet in port.wait(&mut batch, None).unwrap() {
+                    let Packet::Posted(message) = packet else { panic!("{packet:?}") };
+                    left.push(message);
+                }
+            }
+            assert_eq!(left, if closes { vec![1, 10] } else { vec![1, 10, 11] });
+        }
     }
 }

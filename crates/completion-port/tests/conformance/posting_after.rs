@@ -133,7 +133,7 @@ on_every_system! {
                 }
                 assert!(taken.len() > before, "a message was lost: {taken:?}");
             }
-            // 20 was queued before the thread came to wait.
+            // 20 was queued before the thread waited.
             assert_eq!(taken, [0, 1, 20, 10, 11, 12, 30, 31, 40], "room {room}");
             assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
             assert_eq!(port.stats().packets.posted, 9);

@@ -14,6 +14,7 @@ use crate::kit::{
 };
 use crate::state::moment::Moment;
 use crate::types::config::BlockDetection;
+use crate::types::error::Error;
 
 /// Joins, takes one message, and leaves. Returns the number of the message's cell.
 fn take_one(engine: &Engine) -> u32 {
@@ -165,12 +166,20 @@ fn what_a_sleeping_thread_has_not_looked_at_is_taken_once() {
     }
 }
 
-/// Puts a message behind the packets of the thread, as `Port::post_behind` does.
-fn post_behind(engine: &Engine, worker: &Worker) {
-    match engine.cell_behind(worker) {
-        Some(cell) => engine.put_behind(worker, cell).unwrap(),
-        None => engine.begin_post(|_| true).unwrap().put_behind(Some(worker)),
+/// Puts a message behind the packets of the thread, as `Port::post_behind` does. The error says that
+/// the port was closed first.
+fn try_to_post_behind(engine: &Engine, worker: &Worker) -> Result<(), Error> {
+    if let Some(cell) = engine.cell_behind(worker) {
+        if engine.put_behind(worker, cell) {
+            return Ok(());
+        }
+        engine.free_post(worker, cell);
     }
+    engine.begin_post(|_| true).map(|posting| posting.put_behind(Some(worker)))
+}
+
+fn post_behind(engine: &Engine, worker: &Worker) {
+    try_to_post_behind(engine, worker).unwrap();
 }
 
 /// Waits until the port is closed. Returns how many messages the thread has taken.
@@ -214,10 +223,7 @@ fn what_is_put_behind_against_a_close_comes_to_its_thread() {
         engine.free_post(&worker, 0);
         post_behind(&engine, &worker);
         let closes = spawn(&engine, Engine::close);
-        let mut posted = 1;
-        if let Some(cell) = engine.cell_behind(&worker) {
-            posted += usize::from(engine.put_behind(&worker, cell).is_ok());
-        }
+        let posted = 1 + usize::from(try_to_post_behind(&engine, &worker).is_ok());
         assert_eq!(take_all(&engine, &worker), posted);
         closes.join().unwrap();
         engine.leave(&worker);

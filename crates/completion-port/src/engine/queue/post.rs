@@ -45,20 +45,12 @@ impl Queue {
     /// Puts the message in this cell, which [`Queue::cell_behind`] has returned, behind the packets
     /// of the thread of `worker`. That thread calls this.
     ///
-    /// If it fails, the message is still in the cell, which belongs to the caller.
+    /// Returns false if another thread has taken the others away, perhaps because it has closed the
+    /// port. The cell, with the message, still belongs to the caller then.
     #[inline]
-    pub(crate) fn put_behind(&self, worker: &Worker, cell: u32) -> Result<(), Error> {
+    pub(crate) fn put_behind(&self, worker: &Worker, cell: u32) -> bool {
         let node = cell | POSTED;
-        if worker.also_put_behind(node, self.nodes().link(node)) {
-            return Ok(());
-        }
-        // Another thread has taken the others away, perhaps because it has closed the port.
-        let hub = self.lock();
-        if hub.lists().phase() != PortPhase::Open {
-            return Err(Error::new(Call::Post, ErrorKind::Closed));
-        }
-        Posting { queue: self, hub, cell }.put_behind(Some(worker));
-        Ok(())
+        worker.also_put_behind(node, self.nodes().link(node))
     }
 
     /// Cancels a timer. Returns its message, which `take` moves out of the cell.
