@@ -213,7 +213,7 @@ impl ByOperations {
                 process_datagram(received);
                 Some(Step::Give(bytes))
             }
-            Role::Accept(_) => Some(Step::Take),
+            Role::Accept(_) => unreachable!("`accepted` follows it"),
         })
     }
 
