@@ -64,6 +64,9 @@ pub(crate) struct Facts {
     /// Calls overlapped, so its standing is unknown.
     pub(crate) is_doubtful: bool,
     pub(crate) socket: Weak<Socket>,
+    /// When it was made, another key of the socket was still alive: that of a removed registration,
+    /// whose handler may read.
+    pub(crate) is_of_shared_socket: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +174,9 @@ impl Ledger {
     ) -> Key {
         let mut book = self.open();
         let number = u32::try_from(book.keys.len()).unwrap();
+        let socket = Arc::downgrade(socket);
+        let is_of_shared_socket =
+            book.keys.values().any(|other| other.alive > 0 && other.socket.ptr_eq(&socket));
         let facts = Facts {
             id: None,
             alive: 1,
@@ -192,7 +198,8 @@ impl Ledger {
             changed: book.time,
             calls: 0,
             is_doubtful: false,
-            socket: Arc::downgrade(socket),
+            socket,
+            is_of_shared_socket,
         };
         book.keys.insert(number, facts);
         drop(book);

@@ -726,16 +726,17 @@ impl World {
 
     /// Checks that a level packet was true at some time since the registration was armed, if only
     /// its handlers read. Two kinds of registrations are excluded. If one used to be persistent,
-    /// another handler with a clone of its key may still read. If one was removed, its socket may be
-    /// registered again, and the handler of that registration may read.
+    /// another handler with a clone of its key may still read. If one was removed and its socket is
+    /// registered again while its handler runs, each of the two handlers may read.
     fn check_is_exact(&self, key: u32, found: Read, events: Events, trigger: AnyTrigger) {
         if found == Read::Nothing
             && events.is_in()
             && trigger == AnyTrigger::OneShot(OneShot::Level)
             && self.program.handlers_alone_arm()
-            && !self
-                .ledger
-                .with(key, |facts| facts.is_armed_by_name || facts.was_asked_for || facts.removing)
+            && !self.ledger.with(key, |facts| {
+                let may_be_early = facts.is_armed_by_name || facts.was_asked_for;
+                may_be_early || facts.removing || facts.is_of_shared_socket
+            })
         {
             fail(&format!("key {key}: a level packet for {events:?} without anything to read"));
         }
