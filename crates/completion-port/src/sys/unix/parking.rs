@@ -9,34 +9,46 @@ use std::time::Duration;
 /// to the program. A program's `unpark` would be lost here.
 #[derive(Default)]
 pub(in crate::sys) struct Parking {
-    /// Whether the next `park` returns immediately.
-    unparked: Mutex<bool>,
+    state: Mutex<State>,
     given: Condvar,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Awake,
+    Asleep,
+    /// The next `park` returns immediately, or the thread is about to wake up.
+    Unparked,
+}
+
 impl Parking {
-    fn unparked(&self) -> MutexGuard<'_, bool> {
-        self.unparked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(in crate::sys) fn park(&self, timeout: Option<Duration>) {
-        let mut unparked = self.unparked();
-        if !*unparked {
+        let mut state = self.state();
+        if *state != State::Unparked {
+            *state = State::Asleep;
             // A spurious wake-up is allowed: the caller checks again.
-            unparked = match timeout {
-                None => self.given.wait(unparked).unwrap_or_else(PoisonError::into_inner),
+            state = match timeout {
+                None => self.given.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(timeout) => {
-                    let woken = self.given.wait_timeout(unparked, timeout);
+                    let woken = self.given.wait_timeout(state, timeout);
                     woken.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        *unparked = false;
+        *state = State::Awake;
     }
 
     pub(in crate::sys) fn unpark(&self) {
-        *self.unparked() = true;
-        self.given.notify_one();
+        let state = std::mem::replace(&mut *self.state(), State::Unparked);
+        if state == State::Asleep {
+            // A notification is a system call, even if no thread waits for it.
+            self.given.notify_one();
+        }
     }
 }
 
@@ -49,6 +61,6 @@ mod tests {
         let parking = Parking::default();
         parking.unpark();
         parking.park(None);
-        assert!(!*parking.unparked());
+        assert_eq!(*parking.state(), State::Awake);
     }
 }
