@@ -6,16 +6,33 @@ use crate::state::queue::{Links, Node, OP, POSTED, cell_of, is_op};
 use crate::state::slot::Slot;
 use crate::sync::AtomicU32;
 
+/// The links of so many messages have a cache line each. Otherwise 16 would share one, and threads
+/// that post and take different messages would wait for it. More messages than that are in use if
+/// most are timers, which are linked once.
+const APART: u32 = 1024;
+
+/// The link of a message, alone in its cache line.
+#[repr(align(64))]
+#[derive(Default)]
+struct LoneLink(AtomicU32);
+
 /// See the module's documentation.
 pub(super) struct Nodes {
     slots: Arena<Slot>,
+    first_posts: Arena<LoneLink>,
+    /// The links of the other messages, whose numbers start at [`APART`].
     posts: Arena<AtomicU32>,
     ops: Arena<Op>,
 }
 
 impl Nodes {
     pub(super) const fn new() -> Self {
-        Self { slots: Arena::new(), posts: Arena::new(), ops: Arena::new() }
+        Self {
+            slots: Arena::new(),
+            first_posts: Arena::new(),
+            posts: Arena::new(),
+            ops: Arena::new(),
+        }
     }
 
     #[inline]
@@ -37,13 +54,19 @@ impl Nodes {
     /// Returns the link of a posted message.
     #[inline]
     pub(super) fn post(&self, cell: u32) -> &AtomicU32 {
-        self.posts.at(cell)
+        match cell.checked_sub(APART) {
+            None => &self.first_posts.at(cell).0,
+            Some(number) => self.posts.at(number),
+        }
     }
 
     /// Like [`Nodes::reserve_slot`], for a message.
     #[inline]
     pub(super) fn reserve_post(&self, cell: u32) -> bool {
-        self.posts.reserve(cell)
+        match cell.checked_sub(APART) {
+            None => self.first_posts.reserve(cell),
+            Some(number) => self.posts.reserve(number),
+        }
     }
 
     #[inline]
@@ -70,7 +93,7 @@ impl Links for Nodes {
         } else if is_op(node) {
             &self.ops.at(node & !OP).link
         } else {
-            self.posts.at(cell_of(node))
+            self.post(cell_of(node))
         }
     }
 }
