@@ -51,10 +51,14 @@ impl Engine {
         worker.clear_attention();
         let packet = worker.end_quota(|| self.backend().now());
         let mut hub = self.lock();
-        // The iterator of an earlier wait was forgotten, or still exists.
-        self.take_list_back(hub.lists_mut(), worker);
-        hub.lists_mut().free_cells(self.nodes(), worker);
         let mut turn = Turn::new(worker.number(), room, deadline);
+        let queued = hub.lists().ready().len();
+        // Messages that it has put behind its packets; or the iterator of an earlier wait was
+        // forgotten, or still exists.
+        if self.take_list_back(hub.lists_mut(), worker) {
+            turn.bring_back(hub.lists().ready().len() - queued);
+        }
+        hub.lists_mut().free_cells(self.nodes(), worker);
         let (schedule, lists) = hub.parts_mut();
         let (queries, _) = scratch.for_schedule();
         schedule.arrive(&mut turn, packet, queries, &mut self.view(lists, worker));

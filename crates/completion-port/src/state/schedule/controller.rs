@@ -78,6 +78,8 @@ pub(crate) struct Share {
 pub(crate) struct View {
     /// Packets in the queue, including those that this worker will take.
     pub(crate) queued: usize,
+    /// How many of them, at most, this worker has brought back itself when it arrived.
+    pub(crate) own: usize,
     /// How many packets this worker has room for.
     pub(crate) room: usize,
     /// Other active workers: they run, search, or were called and are not awake yet.
@@ -295,7 +297,7 @@ impl Controller {
         view: View,
         now: impl FnOnce() -> Moment,
     ) -> Share {
-        let View { queued, room, others, helpers, threads, handed } = view;
+        let View { queued, room, others, helpers, threads, handed, .. } = view;
         if threads <= 1 {
             return Share { packets: self.take_alone(worker, queued, room), call: false };
         }
@@ -337,8 +339,9 @@ impl Controller {
 
     /// Divides packets that take less time than a wake-up.
     fn divide_short(&mut self, worker: usize, view: View, now: Moment) -> Share {
-        let View { queued, room, others, helpers, threads, .. } = view;
+        let View { queued, own, room, others, helpers, threads, .. } = view;
         let workers = others + 1;
+        let own = own.min(queued);
         let with_help = queued.div_ceil(workers + 1);
         let sustained = queued > 1 && workers < self.size && self.is_sustained(worker, now);
         let burst = self.is_worth_a_wake(queued - with_help, workers)
@@ -348,7 +351,8 @@ impl Controller {
             (true, _) => with_help,
             // The worker returns for the rest, and polls in between.
             (false, 1) => queued.div_ceil(threads).max(PART),
-            (false, _) => queued.div_ceil(workers),
+            // What each worker brings back stays with it: it is in that processor's cache.
+            (false, _) => own + (queued - own).div_ceil(workers),
         };
         let packets = part.min(queued).min(room);
         let call = is_helped || self.is_worth_a_wake(queued - packets, workers);
@@ -523,7 +527,7 @@ mod tests {
     /// The view of a worker that has just returned: `others` are active and the rest are idle.
     fn view(threads: usize, queued: usize, others: usize) -> View {
         let helpers = threads - others - 1;
-        View { queued, room: 64, others, helpers, threads, handed: 0 }
+        View { queued, own: 0, room: 64, others, helpers, threads, handed: 0 }
     }
 
     fn divide(controller: &mut Controller, view: View) -> (usize, bool) {
@@ -585,6 +589,18 @@ mod tests {
         taken = [0, 0, STAND, STAND + 1]
             .map(|now| controller.divide(0, View { room: 1, ..view(4, 5, 0) }, || at(now)));
         assert_eq!(taken.map(|it| it.call), [false, false, false, true]);
+    }
+
+    #[test]
+    fn what_a_thread_brings_back_stays_with_it() {
+        let mut controller = controller(2, 1_000);
+        let mut taken = |queued| divide(&mut controller, View { own: 8, ..view(2, queued, 1) }).0;
+        assert_eq!(taken(8), 8);
+        assert_eq!(taken(12), 10, "and half of the rest");
+        assert_eq!(taken(4), 4, "another thread has taken some meanwhile");
+        // It is no reason to keep a thread idle.
+        let alone = View { own: 64, ..view(2, 64, 0) };
+        assert_eq!(divide(&mut controller, alone), (32, true));
     }
 
     #[test]
@@ -696,6 +712,7 @@ mod tests {
                     let helpers = self.threads - self.workers;
                     let view = View {
                         queued: self.queued,
+                        own: 0,
                         room: 64,
                         others,
                         helpers,
@@ -833,7 +850,7 @@ mod tests {
                 if late {
                     controller.was_unattended(u64::MAX);
                 }
-                let view = View { queued, room, others, helpers, threads, handed };
+                let view = View { queued, own: 0, room, others, helpers, threads, handed };
                 let Share { packets, call } = controller.divide(worker, view, || at(now));
                 handed += packets as u64;
                 prop_assert!(packets >= 1 && packets <= queued.min(room));

@@ -76,6 +76,8 @@ impl Query {
 pub(crate) struct Turn {
     pub(super) me: WorkerNumber,
     pub(super) room: usize,
+    /// How many packets the worker has brought back to the queue when it arrived.
+    pub(super) own: usize,
     pub(super) deadline: Option<Moment>,
     /// The worker has just arrived, and may make a look first.
     pub(super) is_new: bool,
@@ -103,12 +105,19 @@ impl Turn {
         self.is_refused
     }
 
+    /// Notes that the worker has just brought this many packets back to the queue.
+    #[inline]
+    pub(crate) fn bring_back(&mut self, packets: usize) {
+        self.own = packets;
+    }
+
     /// Begins a wait of `me` for at most `room` packets, until `deadline` if there is one.
     #[inline]
     pub(crate) fn new(me: WorkerNumber, room: usize, deadline: Option<Moment>) -> Self {
         Self {
             me,
             room,
+            own: 0,
             deadline,
             is_new: false,
             called: false,

@@ -279,13 +279,14 @@ impl Schedule {
     #[inline(always)]
     fn claim(&mut self, turn: &Turn, port: &mut impl SchedulePort) -> Option<Wake> {
         let me = turn.me;
-        let (queued, room, threads) = (port.ready(), turn.room, self.workers.may_run());
+        let (queued, own, room) = (port.ready(), turn.own, turn.room);
+        let threads = self.workers.may_run();
         let Share { packets, call } = if threads <= 1 {
             Share { packets: self.controller.take_alone(me, queued, room), call: false }
         } else {
             let others = self.workers.others_at_work(me);
             let helpers = self.workers.helpers(me);
-            let view = View { queued, room, others, helpers, threads, handed: self.handed };
+            let view = View { queued, own, room, others, helpers, threads, handed: self.handed };
             self.controller.divide(me, view, || port.now())
         };
         port.take(packets);
