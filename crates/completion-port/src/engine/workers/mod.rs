@@ -100,9 +100,10 @@ impl Workers {
             return;
         }
         worker.advance_with_own(worker.own_left());
+        let now = self.backend().now();
         let mut hub = self.lock();
         if !worker.has_left() {
-            hub.schedule().unblock(worker.number());
+            hub.schedule().unblock(worker.number(), now);
         }
     }
 

@@ -144,6 +144,9 @@ impl Schedule {
             self.controller.note(packet);
         }
         self.unload(turn.me);
+        if self.workers.status(turn.me) == Status::FoundAsleep {
+            self.sleepers.woke(turn.me, port.now());
+        }
         turn.rests = self.workers.arrive(turn.me);
         let hurries = self.workers.running() > 0 && self.sleepers.pace.hurries();
         if (self.loads > 0 || hurries) && self.looks_first(turn, hurries, queries, port) {
@@ -210,8 +213,9 @@ impl Schedule {
         Some(self.relieve(port))
     }
 
-    /// Notes that `worker` no longer blocks.
-    pub(crate) fn unblock(&mut self, worker: WorkerNumber) {
+    /// Notes that `worker` no longer blocks, or is awake although it was found asleep.
+    pub(crate) fn unblock(&mut self, worker: WorkerNumber, now: Moment) {
+        self.sleepers.woke(worker, now);
         self.workers.unblock(worker);
     }
 

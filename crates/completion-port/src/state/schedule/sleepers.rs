@@ -10,11 +10,18 @@ use std::time::Duration;
 use super::pace::Pace;
 use super::watchdog::TICK;
 use super::workers::{Status, WorkerNumber};
-use super::{Moment, Query, Schedule, SchedulePort};
+use super::{Moment, Query, Schedule, SchedulePort, Turn};
 use crate::state::facts::Presence;
 
 /// A worker that sleeps for no longer than this stays counted: a wake-up costs as much.
-const GRACE: Duration = Duration::from_micros(100);
+pub(super) const GRACE: Duration = Duration::from_micros(100);
+
+/// A sleep that was found and lasted for this long was worth a wake-up at once.
+const LONG: Duration = Duration::from_millis(1);
+
+/// After this many more long sleeps than brief ones, counted as [`Sleepers::woke`] does, a worker
+/// that sleeps is replaced at once.
+pub(super) const MANY: u8 = 4;
 
 /// For this long after a worker was found asleep, others are likely to follow.
 const LIKELY: Duration = Duration::from_millis(100);
@@ -36,6 +43,10 @@ pub(super) struct Sleepers {
     asked_at: Moment,
     /// How often workers were found asleep so far.
     found: u64,
+    /// Since when each worker sleeps that was found asleep by its record.
+    since: Vec<Option<Moment>>,
+    /// How many found sleeps were long lately, at most twice [`MANY`].
+    long: u8,
     /// When the first of the workers that had just fallen asleep at the last scan will have slept
     /// for [`GRACE`].
     due: Option<Moment>,
@@ -47,8 +58,10 @@ impl Sleepers {
         if self.observed.len() <= worker {
             self.observed.resize(worker + 1, false);
             self.ran.resize(worker + 1, None);
+            self.since.resize(worker + 1, None);
         }
         self.ran[worker] = None;
+        self.since[worker] = None;
         self.observers -= usize::from(std::mem::take(&mut self.observed[worker]));
     }
 
@@ -71,6 +84,33 @@ impl Sleepers {
 
     pub(super) fn found(&self) -> u64 {
         self.found
+    }
+
+    /// Notes that `worker`, which was found asleep, is awake at `now`. A brief sleep counts as much
+    /// as several long ones: replacing its worker was in vain.
+    pub(super) fn woke(&mut self, worker: WorkerNumber, now: Moment) {
+        let Some(since) = self.since[worker].take() else { return };
+        self.long = if now.since(since) >= LONG {
+            (self.long + 1).min(2 * MANY)
+        } else {
+            self.long.saturating_sub(MANY)
+        };
+    }
+
+    #[inline(never)]
+    fn may_requery(&mut self, port: &impl SchedulePort) -> bool {
+        let now = port.now();
+        if now < self.asked_at + TICK {
+            return false;
+        }
+        self.asked_at = now;
+        true
+    }
+
+    /// Returns whether a worker that sleeps is replaced at once, since most sleeps are long.
+    #[inline]
+    pub(super) fn replaces_at_once(&self) -> bool {
+        self.long >= MANY
     }
 }
 
@@ -98,6 +138,7 @@ impl Schedule {
     #[inline(never)]
     fn scan_all(&mut self, port: &mut impl SchedulePort) {
         let mut now = None;
+        let grace = if self.sleepers.replaces_at_once() { Duration::ZERO } else { GRACE };
         self.sleepers.due = None;
         for worker in 0..self.loaded.len() {
             if self.workers.status(worker) != Status::Running {
@@ -105,22 +146,48 @@ impl Schedule {
             }
             let Some(Presence::Asleep { since }) = port.presence(worker) else { continue };
             let now = *now.get_or_insert_with(|| port.now());
-            if now.since(since) >= GRACE {
-                self.found_asleep(worker, now, port);
+            if now.since(since) >= grace {
+                self.found_asleep(worker, Some(since), now, port);
             } else {
-                let due = since + GRACE;
+                let due = since + grace;
                 self.sleepers.due = Some(self.sleepers.due.map_or(due, |first| first.min(due)));
             }
         }
     }
 
-    fn found_asleep(&mut self, worker: WorkerNumber, now: Moment, port: &mut impl SchedulePort) {
+    /// Scans before the worker of `turn` goes to sleep, if sleeping workers are replaced at once and
+    /// something waits for one. Returns whether the worker now finds something to take.
+    #[inline]
+    pub(super) fn scan_before_sleep(
+        &mut self,
+        turn: &mut Turn,
+        port: &mut impl SchedulePort,
+    ) -> bool {
+        let may_find = self.loads > 0 || port.ready() > 0;
+        if !self.sleepers.replaces_at_once()
+            || !may_find
+            || std::mem::replace(&mut turn.has_scanned, true)
+        {
+            return false;
+        }
+        self.scan(port);
+        port.ready() > 0 && self.workers.has_room()
+    }
+
+    fn found_asleep(
+        &mut self,
+        worker: WorkerNumber,
+        since: Option<Moment>,
+        now: Moment,
+        port: &mut impl SchedulePort,
+    ) {
         if self.workers.block(worker, false) {
             self.controller.rest(worker);
             self.take_back(worker, port);
             port.presume_asleep(worker, true);
             self.sleepers.found_at = Some(now);
             self.sleepers.found += 1;
+            self.sleepers.since[worker] = since;
             self.advice.lower(now);
             port.advise(self.advice.room());
         }
@@ -129,6 +196,7 @@ impl Schedule {
     /// Counts `worker`, which was found asleep, as running again.
     pub(super) fn found_awake(&mut self, worker: WorkerNumber, port: &mut impl SchedulePort) {
         port.presume_asleep(worker, false);
+        self.sleepers.woke(worker, port.now());
         self.workers.unblock(worker);
     }
 
@@ -155,17 +223,7 @@ impl Schedule {
     /// Returns whether it is time to ask the system again about workers that were found asleep.
     #[inline]
     pub(super) fn may_requery(&mut self, port: &impl SchedulePort) -> bool {
-        self.workers.presumed_blocked() > 0 && self.may_requery_now(port)
-    }
-
-    #[inline(never)]
-    fn may_requery_now(&mut self, port: &impl SchedulePort) -> bool {
-        let now = port.now();
-        if now < self.sleepers.asked_at + TICK {
-            return false;
-        }
-        self.sleepers.asked_at = now;
-        true
+        self.workers.presumed_blocked() > 0 && self.sleepers.may_requery(port)
     }
 
     /// Adds the questions about workers that were found asleep and have no sleep record.
@@ -202,7 +260,7 @@ impl Schedule {
         match (stuck_at, asleep) {
             (Some(progress), Some(true)) if port.progress(worker) == progress => {
                 let now = port.now();
-                self.found_asleep(worker, now, port);
+                self.found_asleep(worker, None, now, port);
                 if !is_observed {
                     self.sleepers.pace.found();
                 }

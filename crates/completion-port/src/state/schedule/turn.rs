@@ -94,6 +94,8 @@ pub(crate) struct Turn {
     pub(super) looking: Looking,
     /// The worker has not checked for due timers since it arrived or last slept.
     pub(super) asks_time: bool,
+    /// The worker has read the sleep records since it arrived or last slept.
+    pub(super) has_scanned: bool,
     /// The system refuses to report what is ready: the worker takes what is queued and returns.
     pub(super) is_refused: bool,
 }
@@ -127,6 +129,7 @@ impl Turn {
             further: 0,
             looking: Looking::No,
             asks_time: true,
+            has_scanned: false,
             is_refused: false,
         }
     }

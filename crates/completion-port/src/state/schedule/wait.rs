@@ -41,9 +41,10 @@ impl Schedule {
                     None => continue,
                 }
             }
-            if std::mem::take(&mut turn.called) {
-                self.spurious += 1;
+            if !leaves && self.scan_before_sleep(turn, port) {
+                continue;
             }
+            self.spurious += u64::from(std::mem::take(&mut turn.called));
             let can_poll = self.may_poll(turn.me, port);
             self.watch_if_unattended(turn, can_poll, leaves, port);
             let watches = self.workers.watching() == Some(turn.me);
@@ -222,7 +223,7 @@ impl Schedule {
         polls: bool,
         watches: bool,
     ) -> Action {
-        turn.asks_time = true;
+        (turn.asks_time, turn.has_scanned) = (true, false);
         self.workers.rest(turn.me);
         self.controller.rest(turn.me);
         if polls {

@@ -559,7 +559,7 @@ impl Rig {
         if mem::take(&mut self.port.threads[worker].presumed) {
             let before = self.statuses();
             let running = self.schedule.workers.running();
-            self.schedule.unblock(worker);
+            self.schedule.unblock(worker, self.port.now);
             self.compare(&before, running, false, false);
         }
         let packet = self.port.threads[worker].hand.pop_front()?;
@@ -590,8 +590,8 @@ impl Rig {
     pub(super) fn unblock(&mut self, worker: WorkerNumber) {
         self.advance_progress(worker);
         self.port.threads[worker].blocks = false;
-        self.event(|schedule, _| {
-            schedule.unblock(worker);
+        self.event(|schedule, port| {
+            schedule.unblock(worker, port.now);
             None
         });
     }

@@ -512,6 +512,71 @@ fn what_a_thread_holds_that_is_found_asleep_goes_to_the_one_in_its_place() {
     assert_eq!([hand(&rig, 1), queue(&rig)].concat(), [2, 3, 4], "it goes before what came later");
 }
 
+/// Worker 1 waits. Worker 0 has taken a packet, has another one left and falls asleep.
+fn fall_asleep(rig: &mut Rig) {
+    rig.put(2);
+    rig.run_wait(0);
+    rig.take_packet(0);
+    rig.nod(0, true);
+}
+
+/// Worker 0, which was found asleep, wakes up, and worker 1 waits again.
+fn wake_up(rig: &mut Rig) {
+    assert_eq!(rig.status(0), Status::FoundAsleep);
+    while rig.take_packet(1).is_some() {}
+    rig.run_wait(1);
+    rig.nod(0, false);
+    assert_eq!(rig.take_packet(0), None);
+}
+
+/// A port of two workers. The first one has its sleep records, and has slept for long this often.
+fn with_long_sleeps(limit: usize, sleeps: usize) -> Rig {
+    let mut rig = rig(limit, 2, SHORT);
+    rig.observe(0);
+    rig.run_wait(1);
+    for _ in 0..sleeps {
+        fall_asleep(&mut rig);
+        (0..2).for_each(|_| rig.pass(TICK));
+        wake_up(&mut rig);
+    }
+    rig
+}
+
+#[test]
+fn where_most_sleeps_are_long_a_post_takes_the_seat_of_a_sleeper_at_once() {
+    let is_replaced = |rig: &mut Rig| {
+        fall_asleep(rig);
+        rig.post();
+        rig.run(1);
+        is_out(rig, 1)
+    };
+    assert!(!is_replaced(&mut with_long_sleeps(1, 3)));
+    let mut rig = with_long_sleeps(1, 4);
+    assert!(is_replaced(&mut rig));
+    rig.port.now += 200 * MICROSECOND;
+    wake_up(&mut rig);
+    assert!(!is_replaced(&mut rig), "the last time it was in vain");
+}
+
+#[test]
+fn where_most_sleeps_are_long_a_thread_that_finds_nothing_takes_what_a_sleeper_has() {
+    for sleeps in [3, 4] {
+        let mut rig = with_long_sleeps(2, sleeps);
+        fall_asleep(&mut rig);
+        rig.nod(0, false);
+        // At its first return it makes a look, since there was none for a while.
+        for sleeps in [false, true] {
+            assert!(!is_out(&rig, 1));
+            rig.nod(0, sleeps);
+            rig.post();
+            rig.run(1);
+            assert!(rig.take_packet(1).is_some());
+            rig.run_wait(1);
+        }
+        assert_eq!(is_out(&rig, 1), sleeps == 4, "{rig:#?}");
+    }
+}
+
 #[test]
 fn a_thread_that_moves_while_the_system_is_asked_keeps_its_seat() {
     for moves in [true, false] {
