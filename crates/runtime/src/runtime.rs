@@ -562,6 +562,10 @@ impl Handle {
         &self.0
     }
 
+    pub(crate) fn into_shared(self) -> Arc<Shared> {
+        self.0
+    }
+
     /// Returns the handle of the runtime that the current thread has entered: in a task, in
     /// [`Handle::block_on`], or while a guard of [`Handle::enter`] exists.
     ///

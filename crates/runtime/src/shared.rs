@@ -8,6 +8,7 @@ use completion_port::{Outcome, Packet, Port};
 
 use crate::activity::{SocketList, ThreadList};
 use crate::context;
+use crate::fork;
 use crate::fs::Pending;
 use crate::pool::Pool;
 use crate::readiness::SocketState;
@@ -15,14 +16,14 @@ use crate::state::contain;
 use crate::state::ending::{Ending, Phase};
 use crate::sync::{self, Mutex};
 use crate::task::{Runnable, TaskList};
-use crate::time::{self, Timer, Timers};
+use crate::time::{self, Place, Timers};
 
 /// What threads and tasks send through the port.
 pub(crate) enum Message {
     /// A task to be polled.
     Run(Runnable),
-    /// A timer has expired: the one that was set as the timer of this generation.
-    Timer(Arc<Timer>, u32),
+    /// A timer has expired: the one that was set for this place as the timer of this generation.
+    Timer(Place, u32),
     /// An operation on a file has ended.
     File(Arc<Pending>, Outcome),
 }
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     refused: Mutex<Vec<Message>>,
     /// The process that has the threads.
     process: u32,
+    /// What [`fork::count`] returns there.
+    pub(crate) forks: u32,
     #[cfg(feature = "tokio-compat")]
     pub(crate) tokio: crate::compat::Tokio,
 }
@@ -66,6 +69,7 @@ impl Shared {
             number: LAST.fetch_add(1, SeqCst),
             refused: Mutex::new(Vec::new()),
             process: std::process::id(),
+            forks: fork::count(),
             #[cfg(feature = "tokio-compat")]
             tokio: crate::compat::Tokio::default(),
         }
@@ -170,14 +174,16 @@ impl Shared {
     pub(crate) fn handle(&self, packet: Packet<'_, Arc<SocketState>, Message>) {
         let is_handled = contain(|| match packet {
             Packet::Posted(Message::Run(runnable)) => run(runnable),
-            Packet::Posted(Message::Timer(timer, generation)) => {
-                time::expire(self, &timer, generation);
+            // A task that is woken here is run right afterwards, without passing the queue.
+            Packet::Posted(Message::Timer(place, generation)) => {
+                let woken = context::collect_woken(|| time::expire(self, place, generation));
+                woken.into_iter().for_each(run);
             }
             Packet::Posted(Message::File(pending, outcome)) => pending.complete(outcome),
             Packet::Notified(notified) => {
                 let events = notified.events();
                 let state = notified.into_key();
-                // A task that is woken here is run right afterwards, without passing the queue.
+                // So is the first one here.
                 if let Some(runnable) = context::collect_woken(|| state.report(events)) {
                     drop(state);
                     run(runnable);

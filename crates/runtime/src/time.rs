@@ -6,7 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use completion_port::TimerId;
@@ -14,72 +14,72 @@ use pin_project_lite::pin_project;
 
 use crate::activity::{self, Wait};
 use crate::context;
+use crate::fork;
 use crate::readiness::no_runtime;
 use crate::shared::{Message, Shared};
 use crate::state;
-use crate::state::places::Places;
 use crate::sync;
 
-/// A timer of the port, and the task that waits for it.
-pub(crate) type Timer = state::timer::Timer<TimerId>;
-
-/// The timers that have been polled, in parts so that threads rarely meet at a lock. At the end of
-/// the runtime they are woken: their messages never come.
+/// The timers that have been polled, in parts so that threads rarely meet at a lock.
 #[derive(Default)]
-pub(crate) struct Timers([Places<Arc<Timer>>; 16]);
+pub(crate) struct Timers([state::timer::Timers<TimerId>; 16]);
 
 impl Timers {
-    /// Returns the part that a timer belongs to.
-    fn part(&self, timer: &Arc<Timer>) -> &Places<Arc<Timer>> {
-        &self.0[sync::part_of(Arc::as_ptr(timer), self.0.len())]
-    }
-
     /// Wakes the tasks that wait for a timer. Their next poll panics.
     pub(crate) fn close(&self) {
-        for part in &self.0 {
-            for timer in part.close() {
-                timer.close();
-            }
-        }
+        self.0.iter().for_each(state::timer::Timers::close);
     }
 }
 
+/// Where a timer is: a part, and a place there.
+#[derive(Clone, Copy)]
+pub(crate) struct Place(usize, usize);
+
 /// Handles the message of an expired timer.
-pub(crate) fn expire(shared: &Shared, timer: &Arc<Timer>, generation: u32) {
-    timer.expire(generation, sync::now(), |at, next| set(shared, at, timer, next));
+pub(crate) fn expire(shared: &Shared, place: Place, generation: u32) {
+    let set = |at, next| set(shared, at, place, next);
+    shared.timers.0[place.0].expire(place.1, generation, sync::now(), set);
 }
 
 /// Sets a timer of the port. `None` if the port is closed or out of memory.
-fn set(shared: &Shared, at: Instant, timer: &Arc<Timer>, generation: u32) -> Option<TimerId> {
-    shared.port.post_at(sync::deadline(at), Message::Timer(Arc::clone(timer), generation)).ok()
+fn set(shared: &Shared, at: Instant, place: Place, generation: u32) -> Option<TimerId> {
+    shared.port.post_at(sync::deadline(at), Message::Timer(place, generation)).ok()
 }
 
 /// A timer that was polled.
 struct Started {
-    timer: Arc<Timer>,
-    place: usize,
+    place: Place,
     shared: Arc<Shared>,
 }
 
 impl Started {
-    /// Returns a timer of the current runtime. `None` if that has ended.
-    fn new(deadline: Instant) -> Option<Self> {
+    /// Returns a timer of the current runtime. `None` if that has ended, in a forked child, or
+    /// without memory.
+    fn new(deadline: Instant, waker: &Waker) -> Option<Self> {
         let handle = context::current().unwrap_or_else(|| panic!("{}", no_runtime()));
-        let shared = Arc::clone(handle.shared());
-        let timer = Arc::new(Timer::new(deadline));
-        let place = shared.timers.part(&timer).insert(Arc::clone(&timer)).ok()?;
-        Some(Self { timer, place, shared })
+        let shared = handle.into_shared();
+        if shared.forks != fork::count() {
+            return None;
+        }
+        // A task's timers are in one part: a new one can follow an old one in its place.
+        let part = sync::part_of(waker.data(), shared.timers.0.len());
+        let set = |at, place, generation| set(&shared, at, Place(part, place), generation);
+        let place = shared.timers.0[part].start(deadline, waker.clone(), set)?;
+        Some(Self { place: Place(part, place), shared })
+    }
+
+    fn timers(&self) -> &state::timer::Timers<TimerId> {
+        &self.shared.timers.0[self.place.0]
     }
 
     fn set(&self) -> impl FnOnce(Instant, u32) -> Option<TimerId> {
-        |at, generation| set(&self.shared, at, &self.timer, generation)
+        |at, generation| set(&self.shared, at, self.place, generation)
     }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        let (set, waker) = self.timer.abandon();
-        drop(self.shared.timers.part(&self.timer).remove(self.place));
+        let (set, waker) = self.timers().abandon(self.place.1);
         if let Some(set) = set {
             drop(self.shared.port.cancel_post(set));
         }
@@ -164,7 +164,7 @@ impl Sleep {
         if let Some(started) = &self.started {
             // If the port's timer has expired already, its message has no effect.
             let cancel = |set| drop(started.shared.port.cancel_post(set));
-            started.timer.reset(deadline, cancel, started.set());
+            started.timers().reset(started.place.1, deadline, cancel, started.set());
         }
     }
 }
@@ -180,14 +180,14 @@ impl Future for Sleep {
         if sync::now() >= self.deadline {
             return Poll::Ready(());
         }
-        if self.started.is_none() {
-            self.started = Started::new(self.deadline);
-        }
-        let waiting = self
-            .started
-            .as_ref()
-            .filter(|started| started.timer.wait(context.waker(), started.set()));
-        let Some(started) = waiting else {
+        let is_waiting = match &self.started {
+            Some(started) => started.timers().wait(started.place.1, context.waker(), started.set()),
+            None => {
+                self.started = Started::new(self.deadline, context.waker());
+                true
+            }
+        };
+        let Some(started) = self.started.as_ref().filter(|_| is_waiting) else {
             panic!("the runtime has ended, or no memory is left for a timer");
         };
         let at = self.deadline.saturating_duration_since(started.shared.built_at).as_nanos();

@@ -10,7 +10,7 @@ use loom::sync::Mutex;
 use loom::sync::atomic::AtomicUsize;
 use loom::thread;
 
-use crate::state::timer::Timer;
+use crate::state::timer::Timers;
 use crate::state::unpark::Unpark;
 
 pub(crate) fn explore(model: impl Fn() + Sync + Send + 'static) {
@@ -59,33 +59,30 @@ impl Wake for Wakes {
     }
 }
 
-/// A timer, and stand-in for the port: the timers that are set, and its clock.
+/// The timers of a runtime, and a stand-in for the port: what is set there, and its clock. There is
+/// one timer, or one after the other, in the first place.
 pub(crate) struct Clock {
-    pub(crate) timer: Timer<u32>,
+    timers: Timers<u32>,
     start: Instant,
     alarms: Mutex<Vec<(Instant, u32)>>,
-    now: AtomicUsize,
 }
 
+/// The place of the timer.
+const PLACE: usize = 0;
+
 impl Clock {
-    /// Makes a timer for the time `deadline`.
-    pub(crate) fn new(deadline: u64) -> Arc<Self> {
-        let start = Instant::now();
-        Arc::new(Self {
-            timer: Timer::new(start + Duration::from_secs(deadline)),
-            start,
-            alarms: Mutex::new(Vec::new()),
-            now: AtomicUsize::new(0),
-        })
+    pub(crate) fn new() -> Arc<Self> {
+        let (timers, alarms) = (Timers::default(), Mutex::new(Vec::new()));
+        Arc::new(Self { timers, start: Instant::now(), alarms })
     }
 
-    pub(crate) fn set(&self, at: Instant, generation: u32) -> Option<u32> {
+    fn set(&self, at: Instant, generation: u32) -> Option<u32> {
         self.alarms.lock().unwrap().push((at, generation));
         Some(generation)
     }
 
     /// Takes a timer back. It may be on its way already.
-    pub(crate) fn cancel(&self, name: u32) {
+    fn cancel(&self, name: u32) {
         self.alarms.lock().unwrap().retain(|(_, generation)| *generation != name);
     }
 
@@ -93,34 +90,41 @@ impl Clock {
         self.alarms.lock().unwrap().len()
     }
 
-    pub(crate) fn wait(&self, waker: &Waker) -> bool {
-        self.timer.wait(waker, |at, generation| self.set(at, generation))
+    fn at(&self, deadline: u64) -> Instant {
+        self.start + Duration::from_secs(deadline)
+    }
+
+    /// Starts the timer.
+    pub(crate) fn wait_until(&self, deadline: u64, waker: &Waker) {
+        let set = |at, place, generation| {
+            assert_eq!(place, PLACE);
+            self.set(at, generation)
+        };
+        let place = self.timers.start(self.at(deadline), waker.clone(), set);
+        assert_eq!(place, Some(PLACE));
     }
 
     pub(crate) fn reset(&self, deadline: u64) {
-        self.timer.reset(
-            self.start + Duration::from_secs(deadline),
-            |name| self.cancel(name),
-            |at, generation| self.set(at, generation),
-        );
+        let set = |at, generation| self.set(at, generation);
+        self.timers.reset(PLACE, self.at(deadline), |name| self.cancel(name), set);
     }
 
     pub(crate) fn abandon(&self) {
-        let (set, waker) = self.timer.abandon();
+        let (set, waker) = self.timers.abandon(PLACE);
         set.into_iter().for_each(|name| self.cancel(name));
         drop(waker);
     }
 
-    /// Delivers the earliest timer at its time. Returns false if there is none.
-    pub(crate) fn fire(&self) -> bool {
+    /// Delivers the earliest timer at its time. Returns that, or `None` if there is none.
+    pub(crate) fn fire(&self) -> Option<u64> {
         let due = {
             let mut alarms = self.alarms.lock().unwrap();
             let earliest = (0..alarms.len()).min_by_key(|place| alarms[*place].0);
             earliest.map(|place| alarms.swap_remove(place))
         };
-        let Some((at, generation)) = due else { return false };
-        self.timer.expire(generation, at, |at, next| self.set(at, next));
-        true
+        let (at, generation) = due?;
+        self.timers.expire(PLACE, generation, at, |at, next| self.set(at, next));
+        Some((at - self.start).as_secs())
     }
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::task::{Poll, Waker};
+use std::time::Instant;
 
 use loom::sync::atomic::{AtomicBool, AtomicU32};
 
 use crate::kit::{Clock, Wakes, explore, spawn, unpark};
 use crate::state::pending::Pending;
-use crate::state::places::Places;
-use crate::state::timer::Timer;
+use crate::state::timer::Timers;
 use crate::state::waiters::Waiters;
 
 /// A socket: whether it is ready, and who waits for that.
@@ -191,13 +191,13 @@ fn an_outcome_against_a_dropped_future_is_released() {
 fn a_timer_that_expires_while_its_deadline_moves_wakes_its_task() {
     for deadline in [1, 3] {
         explore(move || {
-            let clock = Clock::new(2);
+            let clock = Clock::new();
             let (wakes, waker) = Wakes::new();
-            assert!(clock.wait(&waker));
+            clock.wait_until(2, &waker);
             let fires = spawn(&clock, Clock::fire);
             clock.reset(deadline);
             fires.join().unwrap();
-            while clock.fire() {}
+            while clock.fire().is_some() {}
             assert_eq!(wakes.count(), 1);
         });
     }
@@ -207,33 +207,55 @@ fn a_timer_that_expires_while_its_deadline_moves_wakes_its_task() {
 #[test]
 fn a_deadline_that_moves_twice_leaves_one_timer() {
     explore(|| {
-        let clock = Clock::new(2);
+        let clock = Clock::new();
         let (wakes, waker) = Wakes::new();
-        assert!(clock.wait(&waker));
+        clock.wait_until(2, &waker);
         let fires = spawn(&clock, Clock::fire);
         clock.reset(4);
         clock.reset(3);
         fires.join().unwrap();
         assert!(clock.alarms() <= 1);
-        while clock.fire() {}
+        while clock.fire().is_some() {}
         assert_eq!(wakes.count(), 1);
     });
 }
 
-/// A future that is dropped while its timer expires, after its deadline has moved, leaves no timer.
+/// A future that is dropped while its timer expires, after its deadline has moved, leaves no waker
+/// behind, and no timer that is set again.
 #[test]
 fn a_timer_that_expires_against_a_drop_is_not_set_again() {
     explore(|| {
-        let clock = Clock::new(2);
+        let clock = Clock::new();
         let (wakes, waker) = Wakes::new();
-        assert!(clock.wait(&waker));
+        clock.wait_until(2, &waker);
         clock.reset(3);
         let fires = spawn(&clock, Clock::fire);
         clock.abandon();
         fires.join().unwrap();
         drop(waker);
-        assert_eq!(clock.alarms(), 0);
         assert_eq!(Arc::strong_count(&wakes), 1, "a waker was left");
+        assert!(clock.alarms() <= 1);
+        clock.fire();
+        assert_eq!((clock.alarms(), wakes.count()), (0, 0));
+    });
+}
+
+/// A timer follows one that was dropped, whose timer of the port expires meanwhile. Its task is
+/// woken at its own deadline.
+#[test]
+fn a_timer_that_follows_a_dropped_one_expires_at_its_own_deadline() {
+    explore(|| {
+        let clock = Clock::new();
+        let (first, waker) = Wakes::new();
+        clock.wait_until(2, &waker);
+        let fires = spawn(&clock, Clock::fire);
+        clock.abandon();
+        let (wakes, waker) = Wakes::new();
+        clock.wait_until(3, &waker);
+        fires.join().unwrap();
+        assert!(first.count() <= 1 && wakes.count() == 0);
+        let last = std::iter::from_fn(|| clock.fire()).last();
+        assert_eq!((last, wakes.count()), (Some(3), 1));
     });
 }
 
@@ -241,18 +263,17 @@ fn a_timer_that_expires_against_a_drop_is_not_set_again() {
 #[test]
 fn a_timer_against_the_end_of_the_runtime_does_not_wait_forever() {
     explore(|| {
-        let timers: Arc<Places<Arc<Timer<u32>>>> = Arc::default();
-        let ends = spawn(&timers, |timers| {
-            for timer in timers.close() {
-                timer.close();
-            }
-        });
+        let timers: Arc<Timers<u32>> = Arc::default();
+        let ends = spawn(&timers, Timers::close);
         let (unpark, waker) = unpark();
-        let timer = Arc::new(Timer::new(std::time::Instant::now()));
-        if timers.insert(Arc::clone(&timer)).is_ok() {
-            // The port takes the timer, and then drops it without a message.
-            while timer.wait(&waker, |_, generation| Some(generation)) {
+        // The port takes the timer, and then drops it without a message.
+        let set = |_, _, generation| Some(generation);
+        if let Some(place) = timers.start(Instant::now(), waker.clone(), set) {
+            loop {
                 unpark.wait();
+                if !timers.wait(place, &waker, |_, generation| Some(generation)) {
+                    break;
+                }
             }
         }
         ends.join().unwrap();

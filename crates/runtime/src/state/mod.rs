@@ -1,7 +1,7 @@
 //! The runtime's own synchronization. Nothing here knows the port, so that the models in
 //! `crates/models` check this code itself.
 //!
-//! The lock of a timer or of a socket's direction is never held while a waker is dropped or called,
+//! The lock of timers or of a socket's direction is never held while a waker is dropped or called,
 //! because both may drop a task, and its futures take such locks.
 
 pub(crate) mod abort;

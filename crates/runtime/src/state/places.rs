@@ -1,4 +1,4 @@
-//! Numbered places, by which the end of a runtime finds its tasks and timers.
+//! Numbered places, by which the end of a runtime finds its tasks.
 
 use crate::state::lock;
 use crate::sync::Mutex;
@@ -9,12 +9,11 @@ pub(crate) struct Places<T>(Mutex<Slots<T>>);
 struct Slots<T> {
     entries: Vec<Option<T>>,
     free: Vec<usize>,
-    is_closed: bool,
 }
 
 impl<T> Default for Places<T> {
     fn default() -> Self {
-        Self(Mutex::new(Slots { entries: Vec::new(), free: Vec::new(), is_closed: false }))
+        Self(Mutex::new(Slots { entries: Vec::new(), free: Vec::new() }))
     }
 }
 
@@ -38,17 +37,6 @@ impl<T> Places<T> {
         lock(&self.0).entries[place] = Some(value);
     }
 
-    /// Takes a place. Returns the value if the places are closed.
-    pub(crate) fn insert(&self, value: T) -> Result<usize, T> {
-        let mut slots = lock(&self.0);
-        if slots.is_closed {
-            return Err(value);
-        }
-        let place = slots.reserve();
-        slots.entries[place] = Some(value);
-        Ok(place)
-    }
-
     /// Gives a place up. The caller drops what it held without a lock.
     pub(crate) fn remove(&self, place: usize) -> Option<T> {
         let mut slots = lock(&self.0);
@@ -65,14 +53,5 @@ impl<T> Places<T> {
     /// Returns what `f` makes of the filled places.
     pub(crate) fn map<U>(&self, f: impl FnMut(&T) -> U) -> Vec<U> {
         lock(&self.0).entries.iter().flatten().map(f).collect()
-    }
-}
-
-impl<T: Clone> Places<T> {
-    /// Refuses new values from now on. Returns those that are there, which keep their places.
-    pub(crate) fn close(&self) -> Vec<T> {
-        let mut slots = lock(&self.0);
-        slots.is_closed = true;
-        slots.entries.iter().flatten().cloned().collect()
     }
 }
