@@ -85,6 +85,10 @@ pub(crate) struct Timers {
 
 const NOWHERE: u32 = u32::MAX;
 
+/// How many entries are below each one in the heap. With four there are half as many levels as with
+/// two, and an entry that moves by a level changes a place in memory far away.
+const BELOW: usize = 4;
+
 impl Timers {
     /// Creates an empty heap whose names are numbered from `next_number`. If other heaps begin far
     /// from this number, their names never match here.
@@ -186,7 +190,7 @@ impl Timers {
                 entry.at = Moment::NEVER;
             }
         }
-        for place in (0..self.heap.len() / 2).rev() {
+        for place in (0..self.heap.len().div_ceil(BELOW)).rev() {
             self.sink(place);
         }
     }
@@ -274,37 +278,39 @@ impl Timers {
 
     /// Moves the entry at `place` towards the front, to where it belongs.
     fn rise(&mut self, mut place: usize) {
+        let entry = self.heap[place];
         while place > 0 {
-            let above = (place - 1) / 2;
-            if self.heap[above].rank() <= self.heap[place].rank() {
+            let above = (place - 1) / BELOW;
+            if self.heap[above].rank() <= entry.rank() {
                 break;
             }
-            self.heap.swap(above, place);
-            self.note(place);
+            self.put(place, self.heap[above]);
             place = above;
         }
-        self.note(place);
+        self.put(place, entry);
     }
 
     /// Moves the entry at `place` towards the back, to where it belongs.
     fn sink(&mut self, mut place: usize) {
+        let entry = self.heap[place];
         loop {
-            let below = 2 * place + 1..(2 * place + 3).min(self.heap.len());
+            let first = BELOW * place + 1;
+            let below = first..(first + BELOW).min(self.heap.len());
             let Some(least) = below.min_by_key(|below| self.heap[*below].rank()) else { break };
-            if self.heap[place].rank() <= self.heap[least].rank() {
+            if entry.rank() <= self.heap[least].rank() {
                 break;
             }
-            self.heap.swap(least, place);
-            self.note(place);
+            self.put(place, self.heap[least]);
             place = least;
         }
-        self.note(place);
+        self.put(place, entry);
     }
 
-    /// Stores the place of the entry at `place`.
+    /// Puts an entry at `place`, and stores that place.
     #[allow(clippy::cast_possible_truncation, reason = "there are fewer entries than cells")]
-    fn note(&mut self, place: usize) {
-        *self.noted(self.heap[place].name.cell) = place as u32;
+    fn put(&mut self, place: usize, entry: TimerEntry) {
+        self.heap[place] = entry;
+        *self.noted(entry.name.cell) = place as u32;
     }
 }
 
