@@ -20,10 +20,11 @@ const READ: u32 = 1;
 const WRITE: u32 = 2;
 
 /// What is known of short reads: nothing yet, that they leave nothing, or that they may leave
-/// something.
+/// something. Of a TCP stream it may be left to ask whether a layer lies above it.
 const UNKNOWN: u8 = 0;
 const DRAINS: u8 = 1;
 const KEEPS: u8 = 2;
+const TCP: u8 = 3;
 
 /// A direction in which tasks wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +78,8 @@ pub(crate) struct Io<S: Source + AsRawSource> {
     label: Label,
     /// Which directions the registration reports: [`READ`] and [`WRITE`].
     watched: AtomicU32,
-    /// Whether a short read leaves nothing of such a socket: [`UNKNOWN`], [`DRAINS`] or [`KEEPS`].
+    /// Whether a short read leaves nothing of such a socket: [`UNKNOWN`], [`TCP`], [`DRAINS`] or
+    /// [`KEEPS`].
     short_reads: AtomicU8,
     /// Held while the registration is made or changed.
     registering: Mutex<()>,
@@ -108,6 +110,24 @@ impl<S: Source + AsRawSource> Io<S> {
     pub(crate) fn labelled(mut self, label: Label) -> Self {
         self.label = label;
         self
+    }
+
+    /// Notes that a listener has accepted the socket. It speaks the protocol of the listener, which
+    /// is asked only once.
+    pub(crate) fn accepted_by<L: Source + AsRawSource>(self, listener: &Io<L>) -> Self {
+        if listener.is_tcp() {
+            self.short_reads.store(TCP, SeqCst);
+        }
+        self
+    }
+
+    /// Whether the socket, of which nothing is read, speaks TCP.
+    fn is_tcp(&self) -> bool {
+        if self.short_reads.load(SeqCst) == UNKNOWN {
+            let asked = if is_tcp(self.get()) { TCP } else { KEEPS };
+            self.short_reads.store(asked, SeqCst);
+        }
+        self.short_reads.load(SeqCst) == TCP
     }
 
     /// Notes that the current task waits.
@@ -181,10 +201,8 @@ impl<S: Source + AsRawSource> Io<S> {
                     result => return Poll::Ready(result),
                 }
             }
-            if self.watch(direction)? {
-                // The socket may have become ready before it was watched.
-                continue;
-            }
+            // If this begins to watch the socket, the port reports what holds then.
+            self.watch(direction)?;
             if waiters.poll(seen, context.waker()) {
                 self.note(direction);
                 return Poll::Pending;
@@ -210,9 +228,7 @@ impl<S: Source + AsRawSource> Io<S> {
                         result => return Poll::Ready(result),
                     }
                 }
-                if self.watch(direction)? {
-                    continue;
-                }
+                self.watch(direction)?;
                 if place.wait(seen, context.waker()) {
                     self.note(direction);
                     return Poll::Pending;
@@ -240,24 +256,29 @@ impl<S: Source + AsRawSource> Io<S> {
     ) -> io::Result<T> {
         let seen = self.state.read.edges();
         let taken = take(self.get())?;
-        if is_all(&taken)
-            && self.watched.load(SeqCst) & READ != 0
-            && self.id.get().is_some_and(|id| self.shared.port.is_drained_by_short_read(*id))
-        {
+        if is_all(&taken) && self.reports_more() {
             self.state.read.note_drained(seen);
         }
         Ok(taken)
     }
 
+    /// Whether the port reports what arrives after a read that has taken everything.
+    fn reports_more(&self) -> bool {
+        let is_drained = |id| self.shared.port.is_drained_by_short_read(id);
+        // Once it is watched, the port reports what holds then.
+        self.watched.load(SeqCst) & READ == 0 || self.id.get().copied().is_some_and(is_drained)
+    }
+
     /// Whether a short read leaves nothing of such a socket.
     fn drains(&self) -> bool {
         let known = self.short_reads.load(SeqCst);
-        if known != UNKNOWN {
+        if matches!(known, DRAINS | KEEPS) {
             return known == DRAINS;
         }
-        let asked = if is_plain_tcp(self.get()) { DRAINS } else { KEEPS };
+        let is_plain = (known == TCP || is_tcp(self.get())) && !has_layer(self.get());
+        let asked = if is_plain { DRAINS } else { KEEPS };
         // Another thread may have shut the reading half meanwhile.
-        self.short_reads.compare_exchange(UNKNOWN, asked, SeqCst, SeqCst).is_ok() && asked == DRAINS
+        self.short_reads.compare_exchange(known, asked, SeqCst, SeqCst).is_ok() && is_plain
     }
 
     /// Returns the state of the edges of a direction. A caller reads this before an attempt, for
@@ -305,7 +326,8 @@ impl<S: Source + AsRawSource> Io<S> {
         }
         let _registering = self.registering.lock().unwrap_or_else(PoisonError::into_inner);
         let watched = self.watched.load(SeqCst) | bit;
-        let mut interest = Interest::HANGUP;
+        // IN reports the peer's end as well.
+        let mut interest = Interest::NONE;
         if watched & READ != 0 {
             interest |= Interest::IN;
         }
@@ -345,30 +367,43 @@ impl<S: Source + AsRawSource> Drop for Io<S> {
     }
 }
 
-/// Whether a socket is a TCP stream and no layer of the kernel, such as its TLS, lies above it.
+/// Reads an option of a socket, or its first bytes. Returns how many there are.
 #[cfg(target_os = "linux")]
-fn is_plain_tcp(socket: &impl AsRawSource) -> bool {
-    let option = |level, name, value: &mut [u8]| {
-        let mut len = libc::socklen_t::try_from(value.len()).unwrap_or(0);
-        // SAFETY: getsockopt(2) writes at most `len` bytes at one pointer, and their number at the
-        // other.
-        // - valid for writes: both are borrowed meanwhile, and `len` is the length of the slice;
-        // - it reads neither.
-        let done = unsafe {
-            libc::getsockopt(socket.raw(), level, name, value.as_mut_ptr().cast(), &raw mut len)
-        };
-        (done == 0).then_some(len)
+fn option(socket: &impl AsRawSource, level: i32, name: i32, value: &mut [u8]) -> Option<u32> {
+    let mut len = libc::socklen_t::try_from(value.len()).unwrap_or(0);
+    // SAFETY: getsockopt(2) writes at most `len` bytes at one pointer, and their number at the
+    // other.
+    // - valid for writes: both are borrowed meanwhile, and `len` is the length of the slice;
+    // - it reads neither.
+    let done = unsafe {
+        libc::getsockopt(socket.raw(), level, name, value.as_mut_ptr().cast(), &raw mut len)
     };
+    (done == 0).then_some(len)
+}
+
+/// Whether a socket speaks TCP, and not a protocol above it such as MPTCP.
+#[cfg(target_os = "linux")]
+fn is_tcp(socket: &impl AsRawSource) -> bool {
     let mut protocol = [0; 4];
-    option(libc::SOL_SOCKET, libc::SO_PROTOCOL, &mut protocol).is_some()
+    option(socket, libc::SOL_SOCKET, libc::SO_PROTOCOL, &mut protocol).is_some()
         && i32::from_ne_bytes(protocol) == libc::IPPROTO_TCP
-        // Without a layer, its name is empty, or the system knows none.
-        && option(libc::IPPROTO_TCP, libc::TCP_ULP, &mut [0; 16]).is_none_or(|len| len == 0)
+}
+
+/// Whether a layer of the kernel, such as its TLS, lies above a TCP stream.
+#[cfg(target_os = "linux")]
+fn has_layer(socket: &impl AsRawSource) -> bool {
+    // Without a layer, its name is empty, or the system knows none.
+    option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, &mut [0; 16]).is_some_and(|len| len > 0)
 }
 
 /// The port promises nothing of short reads elsewhere.
 #[cfg(not(target_os = "linux"))]
-fn is_plain_tcp(_: &impl AsRawSource) -> bool {
+fn is_tcp(_: &impl AsRawSource) -> bool {
+    false
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_layer(_: &impl AsRawSource) -> bool {
     false
 }
 

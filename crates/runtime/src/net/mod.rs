@@ -46,12 +46,14 @@ pub(crate) async fn each_address<T>(
 #[cfg(target_os = "linux")]
 mod tests {
     use std::cell::Cell;
-    use std::io::{Read, Write};
+    use std::io::{ErrorKind, Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
     use std::task::{Context, Waker};
+    use std::time::Duration;
 
     use completion_port::Source;
+    use socket2::SockRef;
 
     use crate::activity::AsRawSource;
     use crate::readiness::{Direction, Io};
@@ -59,8 +61,9 @@ mod tests {
     use crate::{Handle, Runtime};
 
     /// Reads once shortly, and then again. Returns how many attempts the second read makes while
-    /// nothing has arrived. The runtime has reached this phase by then.
-    async fn attempts<S>((near, mut far): (S, impl Write), phase: Phase) -> usize
+    /// nothing has arrived. The runtime has reached this phase by then. If the first read `waits`,
+    /// the socket is watched from then on, and otherwise from the second one on.
+    async fn attempts<S>((near, mut far): (S, impl Write), waits: bool, phase: Phase) -> usize
     where
         S: Source + AsRawSource,
         for<'s> &'s S: Read,
@@ -74,9 +77,10 @@ mod tests {
             })
         };
         let mut context = Context::from_waker(Waker::noop());
-        // It waits, and so it is watched.
         let mut first = Box::pin(read());
-        assert!(first.as_mut().poll(&mut context).is_pending());
+        if waits {
+            assert!(first.as_mut().poll(&mut context).is_pending());
+        }
         far.write_all(b"hello").unwrap();
         assert_eq!(first.await.unwrap(), 5);
         count.set(0);
@@ -106,10 +110,12 @@ mod tests {
     #[test]
     fn a_read_after_a_short_one_waits_without_a_call_on_tcp_only() {
         Runtime::new().unwrap().block_on(async {
-            assert_eq!(attempts(tcp(), Phase::Open).await, 0);
-            let local = UnixStream::pair().unwrap();
-            local.0.set_nonblocking(true).unwrap();
-            assert_eq!(attempts(local, Phase::Open).await, 1);
+            for waits in [false, true] {
+                assert_eq!(attempts(tcp(), waits, Phase::Open).await, 0);
+                let local = UnixStream::pair().unwrap();
+                local.0.set_nonblocking(true).unwrap();
+                assert_eq!(attempts(local, waits, Phase::Open).await, 1);
+            }
         });
     }
 
@@ -117,7 +123,71 @@ mod tests {
     #[test]
     fn a_read_is_tried_once_more_when_the_runtime_has_ended() {
         Runtime::new().unwrap().block_on(async {
-            assert_eq!(attempts(tcp(), Phase::Closed).await, 1);
+            for waits in [false, true] {
+                assert_eq!(attempts(tcp(), waits, Phase::Closed).await, 1);
+            }
+        });
+    }
+
+    /// What arrives, or happens, between a short read and the moment from which the port watches.
+    #[test]
+    fn what_comes_before_a_socket_is_watched_is_reported() {
+        type Act = fn(TcpStream) -> Option<TcpStream>;
+        let more: Act = |mut far| {
+            far.write_all(b"more").unwrap();
+            Some(far)
+        };
+        let ends: Act = |_| None;
+        let resets: Act = |far| {
+            SockRef::from(&far).set_linger(Some(Duration::ZERO)).unwrap();
+            None
+        };
+        // A read ends at the urgent byte.
+        let is_urgent: Act = |mut far| {
+            far.write_all(b"ab").unwrap();
+            SockRef::from(&far).send_out_of_band(b"!").unwrap();
+            far.write_all(b"c").unwrap();
+            Some(far)
+        };
+        let acts: [(Act, &[Result<usize, ErrorKind>]); 4] = [
+            (more, &[Ok(4)]),
+            (ends, &[Ok(0)]),
+            (resets, &[Err(ErrorKind::ConnectionReset), Ok(0)]),
+            (is_urgent, &[Ok(2), Ok(1)]),
+        ];
+        Runtime::new().unwrap().block_on(async {
+            for (act, expected) in acts {
+                let (near, mut far) = tcp();
+                let io = Io::new(near).unwrap();
+                let read = || {
+                    io.wait(Direction::Read, |_| {
+                        io.receive(64, |mut socket| socket.read(&mut [0; 64]))
+                    })
+                };
+                far.write_all(b"hello").unwrap();
+                assert_eq!(read().await.unwrap(), 5);
+                let _far = act(far);
+                for expected in expected {
+                    assert_eq!(read().await.map_err(|error| error.kind()), *expected);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn an_accepted_connection_is_non_blocking() {
+        Runtime::new().unwrap().block_on(async {
+            let listener = crate::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (near, address) = listener.accept().await.unwrap();
+            assert_eq!(address, far.local_addr().unwrap());
+            far.write_all(b"hello").unwrap();
+            assert_eq!(near.read(&mut [0; 64]).await.unwrap(), 5);
+            // It is non-blocking, so this comes back.
+            let mut room = [0; 64];
+            let mut read = Box::pin(near.read(&mut room));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(read.as_mut().poll(&mut context).is_pending());
         });
     }
 }

@@ -132,8 +132,8 @@ impl TcpListener {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (stream, address) = self.0.wait(Direction::Read, net::TcpListener::accept).await?;
-        Ok((TcpStream::from_std(stream)?, address))
+        let (stream, address) = self.0.wait(Direction::Read, accept).await?;
+        Ok((TcpStream(Io::new(stream)?.accepted_by(&self.0)), address))
     }
 
     /// Returns the address that the listener is bound to.
@@ -190,6 +190,24 @@ impl fmt::Debug for TcpListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.get().fmt(f)
     }
+}
+
+/// Accepts a connection, which is non-blocking.
+fn accept(listener: &net::TcpListener) -> io::Result<(net::TcpStream, SocketAddr)> {
+    #[cfg(any(target_os = "linux", target_os = "freebsd"))]
+    let (socket, address) = {
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let (socket, address) = SockRef::from(listener).accept4(flags)?;
+        let address = address.as_socket();
+        (socket.into(), address.ok_or_else(|| io::Error::other("it is not of TCP"))?)
+    };
+    #[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
+    let (socket, address) = {
+        let (socket, address) = listener.accept()?;
+        socket.set_nonblocking(true)?;
+        (socket, address)
+    };
+    Ok((socket, address))
 }
 
 /// A TCP connection.
