@@ -13,13 +13,11 @@ pub(in crate::sys) struct Parking {
     given: Condvar,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Awake,
-    Asleep,
-    /// The next `park` returns immediately, or the thread is about to wake up.
-    Unparked,
+#[derive(Debug, Default)]
+struct State {
+    /// The next `park` returns immediately, or the current one is about to return.
+    is_unparked: bool,
+    is_asleep: bool,
 }
 
 impl Parking {
@@ -29,8 +27,8 @@ impl Parking {
 
     pub(in crate::sys) fn park(&self, timeout: Option<Duration>) {
         let mut state = self.state();
-        if *state != State::Unparked {
-            *state = State::Asleep;
+        if !state.is_unparked {
+            state.is_asleep = true;
             // A spurious wake-up is allowed: the caller checks again.
             state = match timeout {
                 None => self.given.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -40,13 +38,16 @@ impl Parking {
                 }
             };
         }
-        *state = State::Awake;
+        *state = State::default();
     }
 
     pub(in crate::sys) fn unpark(&self) {
-        let state = std::mem::replace(&mut *self.state(), State::Unparked);
-        if state == State::Asleep {
-            // A notification is a system call, even if no thread waits for it.
+        let mut state = self.state();
+        state.is_unparked = true;
+        let is_asleep = state.is_asleep;
+        drop(state);
+        // A notification is a system call, even if no thread waits for it.
+        if is_asleep {
             self.given.notify_one();
         }
     }
@@ -61,6 +62,6 @@ mod tests {
         let parking = Parking::default();
         parking.unpark();
         parking.park(None);
-        assert_eq!(*parking.state(), State::Awake);
+        assert!(!parking.state().is_unparked);
     }
 }
