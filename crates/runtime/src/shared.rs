@@ -174,7 +174,7 @@ impl Shared {
     pub(crate) fn handle(&self, packet: Packet<'_, Arc<SocketState>, Message>) {
         let is_handled = contain(|| match packet {
             Packet::Posted(Message::Run(runnable)) => run(runnable),
-            // A task that is woken here is run right afterwards, without passing the queue.
+            // The first task that is woken here is run right afterwards, without passing the queue.
             Packet::Posted(Message::Timer(place, generation)) => {
                 let woken = context::collect_woken(|| time::expire(self, place, generation));
                 woken.into_iter().for_each(run);

@@ -46,6 +46,12 @@ fn set(shared: &Shared, at: Instant, place: Place, generation: u32) -> Option<Ti
     shared.port.post_at(sync::deadline(at), Message::Timer(place, generation)).ok()
 }
 
+/// Whether this process is a forked child. There a lock may be held forever, by a thread of the
+/// parent.
+fn is_forked(shared: &Shared) -> bool {
+    shared.forks != fork::count()
+}
+
 /// A timer that was polled.
 struct Started {
     place: Place,
@@ -55,16 +61,17 @@ struct Started {
 impl Started {
     /// Returns a timer of the current runtime. `None` if that has ended, in a forked child, or
     /// without memory.
-    fn new(deadline: Instant, waker: &Waker) -> Option<Self> {
+    fn new(deadline: Instant, now: Instant, waker: &Waker) -> Option<Self> {
         let handle = context::current().unwrap_or_else(|| panic!("{}", no_runtime()));
         let shared = handle.into_shared();
-        if shared.forks != fork::count() {
+        if is_forked(&shared) {
             return None;
         }
-        // A task's timers are in one part: a new one can follow an old one in its place.
+        // Most wakers are the task's own. So its timers are in one part, where a new one can follow
+        // an old one in its place.
         let part = sync::part_of(waker.data(), shared.timers.0.len());
         let set = |at, place, generation| set(&shared, at, Place(part, place), generation);
-        let place = shared.timers.0[part].start(deadline, waker.clone(), set)?;
+        let place = shared.timers.0[part].start(deadline, now, waker.clone(), set)?;
         Some(Self { place: Place(part, place), shared })
     }
 
@@ -79,6 +86,9 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
+        if is_forked(&self.shared) {
+            return;
+        }
         let (set, waker) = self.timers().abandon(self.place.1);
         if let Some(set) = set {
             drop(self.shared.port.cancel_post(set));
@@ -89,7 +99,7 @@ impl Drop for Started {
 
 /// Waits until a time. [`sleep`] and [`sleep_until`] make it.
 ///
-/// Dropping it cancels the timer. Moving the deadline to a later time ([`Sleep::reset`]) sets no
+/// Dropping it gives the timer up; the runtime may keep it for the next one. Moving the deadline to a later time ([`Sleep::reset`]) sets no
 /// timer.
 ///
 /// # Examples
@@ -161,7 +171,9 @@ impl Sleep {
     /// ```
     pub fn reset(&mut self, deadline: Instant) {
         self.deadline = deadline;
-        if let Some(started) = &self.started {
+        if let Some(started) = &self.started
+            && !is_forked(&started.shared)
+        {
             // If the port's timer has expired already, its message has no effect.
             let cancel = |set| drop(started.shared.port.cancel_post(set));
             started.timers().reset(started.place.1, deadline, cancel, started.set());
@@ -174,21 +186,25 @@ impl Future for Sleep {
 
     /// # Panics
     ///
-    /// Outside a runtime, and after the runtime has ended. A task that waits when its runtime ends
-    /// is woken, and then panics here.
+    /// Outside a runtime, after the runtime has ended, in a forked child, and if no memory is left
+    /// for a timer. A task that waits when its runtime ends is woken, and then panics here.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if sync::now() >= self.deadline {
+        let now = sync::now();
+        if now >= self.deadline {
             return Poll::Ready(());
         }
         let is_waiting = match &self.started {
+            Some(started) if is_forked(&started.shared) => false,
             Some(started) => started.timers().wait(started.place.1, context.waker(), started.set()),
             None => {
-                self.started = Started::new(self.deadline, context.waker());
+                self.started = Started::new(self.deadline, now, context.waker());
                 true
             }
         };
         let Some(started) = self.started.as_ref().filter(|_| is_waiting) else {
-            panic!("the runtime has ended, or no memory is left for a timer");
+            panic!(
+                "the runtime has ended, or no memory is left for a timer, or this is a forked child"
+            );
         };
         let at = self.deadline.saturating_duration_since(started.shared.built_at).as_nanos();
         activity::note(Wait::Timer(u64::try_from(at).unwrap_or(u64::MAX)));
@@ -206,7 +222,7 @@ impl fmt::Debug for Sleep {
 ///
 /// It never completes early, and at most a millisecond late while a thread of the runtime waits. If
 /// the runtime ends first, polling it panics.
-/// Cancelling it (dropping the future) cancels the timer.
+/// Cancelling it (dropping the future) gives the timer up.
 ///
 /// # Examples
 ///

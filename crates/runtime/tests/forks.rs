@@ -4,11 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::future::{Future, pending};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use completion_port_runtime::Runtime;
+use completion_port_runtime::time::sleep;
 
 /// The parent's threads run the task, and the child has none of them. So the child must not wait
 /// for it, and what the child does to the handle must not reach the parent.
@@ -36,6 +39,25 @@ fn a_handle_in_a_forked_child_reports_an_abort() {
     assert_eq!(runtime.block_on(blocked).unwrap(), 7);
     waiting.abort();
     assert!(runtime.block_on(waiting).unwrap_err().is_aborted());
+}
+
+/// A thread of the parent may hold a lock of its timers. The child neither waits for that lock nor
+/// for a timer that never comes.
+#[test]
+fn a_timer_in_a_forked_child_panics_and_may_be_moved_and_dropped() {
+    let runtime = Runtime::builder().concurrency(1).build().unwrap();
+    let _entered = runtime.handle().enter();
+    let hour = Duration::from_secs(3600);
+    let mut started = sleep(hour);
+    assert!(poll_once(&mut started).is_none());
+    let status = testkit::in_forked_child(|| {
+        let polled = catch_unwind(AssertUnwindSafe(|| poll_once(&mut started)));
+        started.reset(Instant::now() + 2 * hour);
+        let again = catch_unwind(AssertUnwindSafe(|| poll_once(&mut started)));
+        drop(started);
+        u8::from(polled.is_ok() || again.is_ok())
+    });
+    assert_eq!(status, 0);
 }
 
 /// Polls a future that must be ready. Waiting for it would never end in a child.

@@ -100,7 +100,7 @@ impl Clock {
             assert_eq!(place, PLACE);
             self.set(at, generation)
         };
-        let place = self.timers.start(self.at(deadline), waker.clone(), set);
+        let place = self.timers.start(self.at(deadline), self.start, waker.clone(), set);
         assert_eq!(place, Some(PLACE));
     }
 

@@ -268,7 +268,8 @@ fn a_timer_against_the_end_of_the_runtime_does_not_wait_forever() {
         let (unpark, waker) = unpark();
         // The port takes the timer, and then drops it without a message.
         let set = |_, _, generation| Some(generation);
-        if let Some(place) = timers.start(Instant::now(), waker.clone(), set) {
+        let now = Instant::now();
+        if let Some(place) = timers.start(now, now, waker.clone(), set) {
             loop {
                 unpark.wait();
                 if !timers.wait(place, &waker, |_, generation| Some(generation)) {

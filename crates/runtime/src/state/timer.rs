@@ -14,7 +14,8 @@ pub(crate) struct Timers<I>(Mutex<State<I>>);
 
 struct State<I> {
     timers: Vec<Timer<I>>,
-    /// The places that nobody uses. No timer of the port is set for them.
+    /// The places that nobody uses. A timer of the port that is still set for one is about to be
+    /// cancelled, and has a former generation.
     free: Vec<usize>,
     /// The place that was given up last, if its timer of the port was still set. It stays set: a
     /// program that sets timeouts and cancels them, one after the other, calls the port only once.
@@ -42,10 +43,12 @@ impl<I> Default for Timers<I> {
 }
 
 impl<I> State<I> {
-    /// Takes a place for a timer with this deadline. The spare one will do if it expires before.
-    fn reserve(&mut self, deadline: Instant) -> usize {
+    /// Takes a place for a timer with this deadline. The spare one will do if it expires before that,
+    /// and not before `now`: its message would be under way.
+    fn reserve(&mut self, deadline: Instant, now: Instant) -> usize {
         if let Some(spare) = self.spare
             && self.timers[spare].expires_until(deadline)
+            && !self.timers[spare].expires_until(now)
         {
             self.spare = None;
             self.timers[spare].deadline = deadline;
@@ -88,6 +91,7 @@ impl<I> Timers<I> {
     pub(crate) fn start(
         &self,
         deadline: Instant,
+        now: Instant,
         waker: Waker,
         set: impl FnOnce(Instant, usize, u32) -> Option<I>,
     ) -> Option<usize> {
@@ -96,7 +100,7 @@ impl<I> Timers<I> {
         if state.is_over {
             return None;
         }
-        let place = state.reserve(deadline);
+        let place = state.reserve(deadline, now);
         let timer = &mut state.timers[place];
         if timer.set.is_none() {
             timer.arm(|at, generation| set(at, place, generation));
@@ -118,6 +122,9 @@ impl<I> Timers<I> {
     ) -> bool {
         let mut old = None;
         let mut state = lock(&self.0);
+        if state.is_over {
+            return false;
+        }
         if !state.timers[place].waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
             // Cloning it may run the program's code.
             drop(state);
