@@ -158,11 +158,10 @@ impl Queue {
         if self.forked() {
             return;
         }
-        let now = self.backend().now();
         let mut hub = self.lock();
         worker.presume_blocked(false);
         if !worker.has_left() {
-            hub.schedule().unblock(worker.number(), now);
+            hub.schedule().unblock(worker.number());
         }
     }
 

@@ -100,10 +100,9 @@ impl Workers {
             return;
         }
         worker.advance_with_own(worker.own_left());
-        let now = self.backend().now();
         let mut hub = self.lock();
         if !worker.has_left() {
-            hub.schedule().unblock(worker.number(), now);
+            hub.schedule().unblock(worker.number());
         }
     }
 

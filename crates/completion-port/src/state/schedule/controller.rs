@@ -44,6 +44,10 @@ const OVERDUE: u64 = 900_000;
 /// A lone worker takes at most its fair part of the queue, or this many packets if that is more.
 pub(super) const PART: usize = 16;
 
+/// Every so often a worker divides what it has brought back itself with the others, which may have
+/// fewer such packets.
+const EVERY: u8 = 16;
+
 /// A worker that has been busy for this long wakes another one even if it leaves only a few packets
 /// each time.
 const SUSTAINED: u64 = 150_000;
@@ -98,6 +102,8 @@ pub(crate) struct View {
 struct WorkerLoad {
     /// Since when the worker has been busy, always finding more than one packet.
     busy_since: Option<Moment>,
+    /// How often in a row the worker has kept what it had brought back.
+    kept: u8,
     /// When the worker last took packets. Recorded only if the port has several workers, and either
     /// another one was active or several packets were queued.
     took_at: Option<Moment>,
@@ -341,7 +347,7 @@ impl Controller {
     fn divide_short(&mut self, worker: usize, view: View, now: Moment) -> Share {
         let View { queued, own, room, others, helpers, threads, .. } = view;
         let workers = others + 1;
-        let own = own.min(queued);
+        let own = self.kept(worker, own.min(queued));
         let with_help = queued.div_ceil(workers + 1);
         let sustained = queued > 1 && workers < self.size && self.is_sustained(worker, now);
         let burst = self.is_worth_a_wake(queued - with_help, workers)
@@ -351,12 +357,19 @@ impl Controller {
             (true, _) => with_help,
             // The worker returns for the rest, and polls in between.
             (false, 1) => queued.div_ceil(threads).max(PART),
-            // What each worker brings back stays with it: it is in that processor's cache.
+            // Usually it keeps the same ones, which are in that processor's cache.
             (false, _) => own + (queued - own).div_ceil(workers),
         };
         let packets = part.min(queued).min(room);
         let call = is_helped || self.is_worth_a_wake(queued - packets, workers);
         Share { packets, call }
+    }
+
+    /// Returns how many of its `own` packets the worker keeps.
+    fn kept(&mut self, worker: usize, own: usize) -> usize {
+        let kept = &mut self.loads[worker].kept;
+        *kept = if own == 0 { 0 } else { (*kept + 1) % EVERY };
+        if *kept == 0 { 0 } else { own }
     }
 
     /// Returns whether the first queued packet was seen long ago. If so, handlers take longer than
@@ -598,9 +611,7 @@ mod tests {
         assert_eq!(taken(8), 8);
         assert_eq!(taken(12), 10, "and half of the rest");
         assert_eq!(taken(4), 4, "another thread has taken some meanwhile");
-        // It is no reason to keep a thread idle.
-        let alone = View { own: 64, ..view(2, 64, 0) };
-        assert_eq!(divide(&mut controller, alone), (32, true));
+        assert_eq!([0; 14].map(|_| taken(8))[11..], [8, 4, 8], "the sixteenth time");
     }
 
     #[test]
@@ -850,7 +861,7 @@ mod tests {
                 if late {
                     controller.was_unattended(u64::MAX);
                 }
-                let view = View { queued, own: 0, room, others, helpers, threads, handed };
+                let view = View { queued, own: worker, room, others, helpers, threads, handed };
                 let Share { packets, call } = controller.divide(worker, view, || at(now));
                 handed += packets as u64;
                 prop_assert!(packets >= 1 && packets <= queued.min(room));

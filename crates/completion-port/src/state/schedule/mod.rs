@@ -144,9 +144,7 @@ impl Schedule {
             self.controller.note(packet);
         }
         self.unload(turn.me);
-        if self.workers.status(turn.me) == Status::FoundAsleep {
-            self.sleepers.woke(turn.me, port.now());
-        }
+        self.sleepers.woke(turn.me);
         turn.rests = self.workers.arrive(turn.me);
         let hurries = self.workers.running() > 0 && self.sleepers.pace.hurries();
         if (self.loads > 0 || hurries) && self.looks_first(turn, hurries, queries, port) {
@@ -214,8 +212,8 @@ impl Schedule {
     }
 
     /// Notes that `worker` no longer blocks, or is awake although it was found asleep.
-    pub(crate) fn unblock(&mut self, worker: WorkerNumber, now: Moment) {
-        self.sleepers.woke(worker, now);
+    pub(crate) fn unblock(&mut self, worker: WorkerNumber) {
+        self.sleepers.woke(worker);
         self.workers.unblock(worker);
     }
 

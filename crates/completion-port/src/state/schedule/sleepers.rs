@@ -14,14 +14,14 @@ use super::{Moment, Query, Schedule, SchedulePort, Turn};
 use crate::state::facts::Presence;
 
 /// A worker that sleeps for no longer than this stays counted: a wake-up costs as much.
-pub(super) const GRACE: Duration = Duration::from_micros(100);
+const GRACE: Duration = Duration::from_micros(100);
 
-/// A sleep that was found and lasted for this long was worth a wake-up at once.
+/// A worker that was seen to sleep for this long was worth a wake-up at once.
 const LONG: Duration = Duration::from_millis(1);
 
-/// After this many more long sleeps than brief ones, counted as [`Sleepers::woke`] does, a worker
-/// that sleeps is replaced at once.
-pub(super) const MANY: u8 = 4;
+/// So many long sleeps outweigh a brief one, of whose end another worker was woken in vain. If they
+/// do, a worker that sleeps is replaced at once.
+const MANY: u8 = 4;
 
 /// For this long after a worker was found asleep, others are likely to follow.
 const LIKELY: Duration = Duration::from_millis(100);
@@ -43,9 +43,9 @@ pub(super) struct Sleepers {
     asked_at: Moment,
     /// How often workers were found asleep so far.
     found: u64,
-    /// Since when each worker sleeps that was found asleep by its record.
-    since: Vec<Option<Moment>>,
-    /// How many found sleeps were long lately, at most twice [`MANY`].
+    /// Which workers were found asleep by their records, and not seen to sleep for [`LONG`] yet.
+    brief: Vec<bool>,
+    /// How many sleeps were long lately, at most twice [`MANY`]. A brief one takes [`MANY`] off.
     long: u8,
     /// When the first of the workers that had just fallen asleep at the last scan will have slept
     /// for [`GRACE`].
@@ -58,10 +58,10 @@ impl Sleepers {
         if self.observed.len() <= worker {
             self.observed.resize(worker + 1, false);
             self.ran.resize(worker + 1, None);
-            self.since.resize(worker + 1, None);
+            self.brief.resize(worker + 1, false);
         }
         self.ran[worker] = None;
-        self.since[worker] = None;
+        self.brief[worker] = false;
         self.observers -= usize::from(std::mem::take(&mut self.observed[worker]));
     }
 
@@ -86,15 +86,22 @@ impl Sleepers {
         self.found
     }
 
-    /// Notes that `worker`, which was found asleep, is awake at `now`. A brief sleep counts as much
-    /// as several long ones: replacing its worker was in vain.
-    pub(super) fn woke(&mut self, worker: WorkerNumber, now: Moment) {
-        let Some(since) = self.since[worker].take() else { return };
-        self.long = if now.since(since) >= LONG {
-            (self.long + 1).min(2 * MANY)
-        } else {
-            self.long.saturating_sub(MANY)
-        };
+    /// Notes that `worker` was seen asleep, by its record, after it had slept for `time`. It `is_new`
+    /// when that was found, and counts once as a long sleep.
+    fn sleeps(&mut self, worker: WorkerNumber, time: Duration, is_new: bool) {
+        if time < LONG {
+            self.brief[worker] |= is_new;
+        } else if std::mem::take(&mut self.brief[worker]) || is_new {
+            self.long = (self.long + 1).min(2 * MANY);
+        }
+    }
+
+    /// Notes that `worker`, which may have been found asleep, is awake.
+    #[inline]
+    pub(super) fn woke(&mut self, worker: WorkerNumber) {
+        if std::mem::take(&mut self.brief[worker]) {
+            self.long = self.long.saturating_sub(MANY);
+        }
     }
 
     #[inline(never)]
@@ -107,7 +114,7 @@ impl Sleepers {
         true
     }
 
-    /// Returns whether a worker that sleeps is replaced at once, since most sleeps are long.
+    /// Returns whether a worker that sleeps is replaced at once, since nearly all sleeps are long.
     #[inline]
     pub(super) fn replaces_at_once(&self) -> bool {
         self.long >= MANY
@@ -158,20 +165,20 @@ impl Schedule {
     /// Scans before the worker of `turn` goes to sleep, if sleeping workers are replaced at once and
     /// something waits for one. Returns whether the worker now finds something to take.
     #[inline]
-    pub(super) fn scan_before_sleep(
+    pub(super) fn scan_before_sleep<S: SchedulePort>(
         &mut self,
         turn: &mut Turn,
-        port: &mut impl SchedulePort,
+        port: &mut S,
     ) -> bool {
-        let may_find = self.loads > 0 || port.ready() > 0;
-        if !self.sleepers.replaces_at_once()
-            || !may_find
-            || std::mem::replace(&mut turn.has_scanned, true)
-        {
+        let is_left = |port: &S| port.ready() > 0 || port.unchecked() > 0 && !turn.is_refused;
+        let may_find = self.loads > 0 || is_left(port);
+        if !self.sleepers.replaces_at_once() || !may_find || turn.has_scanned {
             return false;
         }
         self.scan(port);
-        port.ready() > 0 && self.workers.has_room()
+        let finds = self.workers.has_room() && is_left(port);
+        turn.has_scanned = true;
+        finds
     }
 
     fn found_asleep(
@@ -187,7 +194,9 @@ impl Schedule {
             port.presume_asleep(worker, true);
             self.sleepers.found_at = Some(now);
             self.sleepers.found += 1;
-            self.sleepers.since[worker] = since;
+            if let Some(since) = since {
+                self.sleepers.sleeps(worker, now.since(since), true);
+            }
             self.advice.lower(now);
             port.advise(self.advice.room());
         }
@@ -196,12 +205,12 @@ impl Schedule {
     /// Counts `worker`, which was found asleep, as running again.
     pub(super) fn found_awake(&mut self, worker: WorkerNumber, port: &mut impl SchedulePort) {
         port.presume_asleep(worker, false);
-        self.sleepers.woke(worker, port.now());
+        self.sleepers.woke(worker);
         self.workers.unblock(worker);
     }
 
     /// Counts workers again that were found asleep but are awake according to their sleep records.
-    /// Workers that have returned to the port are counted already.
+    /// Workers that have returned to the port are counted already. Notes which sleeps are long.
     #[inline]
     pub(super) fn recount(&mut self, port: &mut impl SchedulePort) {
         if self.workers.presumed_blocked() > 0 && self.sleepers.observers > 0 {
@@ -211,11 +220,18 @@ impl Schedule {
 
     #[inline(never)]
     fn recount_all(&mut self, port: &mut impl SchedulePort) {
+        let mut now = None;
         for worker in 0..self.loaded.len() {
-            if self.workers.status(worker) == Status::FoundAsleep
-                && port.presence(worker) == Some(Presence::Awake)
-            {
-                self.found_awake(worker, port);
+            if self.workers.status(worker) != Status::FoundAsleep {
+                continue;
+            }
+            match port.presence(worker) {
+                Some(Presence::Awake) => self.found_awake(worker, port),
+                Some(Presence::Asleep { since }) if self.sleepers.brief[worker] => {
+                    let now = *now.get_or_insert_with(|| port.now());
+                    self.sleepers.sleeps(worker, now.since(since), false);
+                }
+                _ => {}
             }
         }
     }

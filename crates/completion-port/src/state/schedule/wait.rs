@@ -224,6 +224,8 @@ impl Schedule {
         watches: bool,
     ) -> Action {
         (turn.asks_time, turn.has_scanned) = (true, false);
+        // Others may take what it has brought back.
+        turn.own = 0;
         self.workers.rest(turn.me);
         self.controller.rest(turn.me);
         if polls {

@@ -374,11 +374,13 @@ impl Rig {
         self.advance_progress(worker);
         self.port.threads[worker].presumed = false;
         self.port.threads[worker].blocks = false;
+        let queued = self.port.queue.len();
         self.port.take_back(worker);
         self.port.own = Some(worker);
         let deadline = timeout.map(|timeout| self.port.now + timeout);
         let mut wait =
             Wait { turn: Turn::new(worker, room, deadline), queries: Vec::new(), is_filled: false };
+        wait.turn.bring_back(self.port.queue.len() - queued);
         self.schedule.arrive(&mut wait.turn, None, &mut wait.queries, &mut self.port);
         self.port.threads[worker].does = Does::Looks(wait);
         self.check();
@@ -559,7 +561,7 @@ impl Rig {
         if mem::take(&mut self.port.threads[worker].presumed) {
             let before = self.statuses();
             let running = self.schedule.workers.running();
-            self.schedule.unblock(worker, self.port.now);
+            self.schedule.unblock(worker);
             self.compare(&before, running, false, false);
         }
         let packet = self.port.threads[worker].hand.pop_front()?;
@@ -590,8 +592,8 @@ impl Rig {
     pub(super) fn unblock(&mut self, worker: WorkerNumber) {
         self.advance_progress(worker);
         self.port.threads[worker].blocks = false;
-        self.event(|schedule, port| {
-            schedule.unblock(worker, port.now);
+        self.event(|schedule, _| {
+            schedule.unblock(worker);
             None
         });
     }
