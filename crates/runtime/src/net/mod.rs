@@ -183,7 +183,7 @@ mod tests {
             assert_eq!(address, far.local_addr().unwrap());
             far.write_all(b"hello").unwrap();
             assert_eq!(near.read(&mut [0; 64]).await.unwrap(), 5);
-            // It is non-blocking, so this comes back.
+            // It is non-blocking, so this returns.
             let mut room = [0; 64];
             let mut read = Box::pin(near.read(&mut room));
             let mut context = Context::from_waker(Waker::noop());

@@ -44,7 +44,7 @@ impl<I> Default for Timers<I> {
 
 impl<I> State<I> {
     /// Takes a place for a timer with this deadline. The spare one will do if it expires before that,
-    /// and not before `now`: its message would be under way.
+    /// and after `now`: otherwise its message is under way.
     fn reserve(&mut self, deadline: Instant, now: Instant) -> usize {
         if let Some(spare) = self.spare
             && self.timers[spare].expires_until(deadline)

@@ -44,8 +44,8 @@ const OVERDUE: u64 = 900_000;
 /// A lone worker takes at most its fair part of the queue, or this many packets if that is more.
 pub(super) const PART: usize = 16;
 
-/// Every so often a worker divides what it has brought back itself with the others, which may have
-/// fewer such packets.
+/// After this many waits a worker divides what it has returned to the queue itself with the others,
+/// which may have fewer such packets.
 const EVERY: u8 = 16;
 
 /// A worker that has been busy for this long wakes another one even if it leaves only a few packets
@@ -82,7 +82,7 @@ pub(crate) struct Share {
 pub(crate) struct View {
     /// Packets in the queue, including those that this worker will take.
     pub(crate) queued: usize,
-    /// How many of them, at most, this worker has brought back itself when it arrived.
+    /// How many of them, at most, this worker has returned to the queue when it arrived.
     pub(crate) own: usize,
     /// How many packets this worker has room for.
     pub(crate) room: usize,
@@ -102,7 +102,7 @@ pub(crate) struct View {
 struct WorkerLoad {
     /// Since when the worker has been busy, always finding more than one packet.
     busy_since: Option<Moment>,
-    /// How often in a row the worker has kept what it had brought back.
+    /// How often in a row the worker has kept what it had returned to the queue.
     kept: u8,
     /// When the worker last took packets. Recorded only if the port has several workers, and either
     /// another one was active or several packets were queued.

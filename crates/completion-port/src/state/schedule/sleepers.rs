@@ -16,11 +16,11 @@ use crate::state::facts::Presence;
 /// A worker that sleeps for no longer than this stays counted: a wake-up costs as much.
 const GRACE: Duration = Duration::from_micros(100);
 
-/// A worker that was seen to sleep for this long was worth a wake-up at once.
+/// A worker that was seen to sleep for this long was worth an immediate wake-up.
 const LONG: Duration = Duration::from_millis(1);
 
-/// So many long sleeps outweigh a brief one, of whose end another worker was woken in vain. If they
-/// do, a worker that sleeps is replaced at once.
+/// This many long sleeps outweigh a brief one, for which another worker was woken needlessly. If they
+/// do, a worker that sleeps is replaced immediately.
 const MANY: u8 = 4;
 
 /// For this long after a worker was found asleep, others are likely to follow.
@@ -114,7 +114,7 @@ impl Sleepers {
         true
     }
 
-    /// Returns whether a worker that sleeps is replaced at once, since nearly all sleeps are long.
+    /// Returns whether a worker that sleeps is replaced immediately, since nearly all sleeps are long.
     #[inline]
     pub(super) fn replaces_at_once(&self) -> bool {
         self.long >= MANY
@@ -162,7 +162,7 @@ impl Schedule {
         }
     }
 
-    /// Scans before the worker of `turn` goes to sleep, if sleeping workers are replaced at once and
+    /// Scans before the worker of `turn` goes to sleep, if sleeping workers are replaced immediately and
     /// something waits for one. Returns whether the worker now finds something to take.
     #[inline]
     pub(super) fn scan_before_sleep<S: SchedulePort>(

@@ -76,7 +76,7 @@ impl Query {
 pub(crate) struct Turn {
     pub(super) me: WorkerNumber,
     pub(super) room: usize,
-    /// How many packets the worker has brought back to the queue when it arrived.
+    /// How many packets the worker has returned to the queue when it arrived.
     pub(super) own: usize,
     pub(super) deadline: Option<Moment>,
     /// The worker has just arrived, and may make a look first.
@@ -107,7 +107,7 @@ impl Turn {
         self.is_refused
     }
 
-    /// Notes that the worker has just brought this many packets back to the queue.
+    /// Notes that the worker has just returned this many packets to the queue.
     #[inline]
     pub(crate) fn bring_back(&mut self, packets: usize) {
         self.own = packets;

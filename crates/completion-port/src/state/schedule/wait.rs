@@ -224,7 +224,7 @@ impl Schedule {
         watches: bool,
     ) -> Action {
         (turn.asks_time, turn.has_scanned) = (true, false);
-        // Others may take what it has brought back.
+        // Others may take what it has returned to the queue.
         turn.own = 0;
         self.workers.rest(turn.me);
         self.controller.rest(turn.me);
