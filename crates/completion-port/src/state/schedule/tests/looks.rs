@@ -97,6 +97,23 @@ fn a_thread_that_moves_keeps_what_it_holds_until_it_is_overdue() {
 }
 
 #[test]
+fn what_was_overdue_at_one_thread_is_not_held_as_long_by_the_next() {
+    let mut rig = rig(4, 4, SHORT);
+    rig.run_wait(1);
+    rig.put(16);
+    rig.run_wait(0);
+    rig.settle();
+    assert_eq!((rig.schedule.workers.watching(), hand(&rig, 0).len()), (Some(1), 16));
+    rig.take_packet(0);
+    rig.port.now += 900 * MICROSECOND;
+    // A third thread has polled lately, so nothing seems to have waited for long.
+    rig.schedule.polled(2, &rig.port);
+    rig.wait(3, 64, None);
+    rig.run(3);
+    assert_eq!((hand(&rig, 0).len(), hand(&rig, 3).len(), queue(&rig).len()), (0, 2, 13));
+}
+
+#[test]
 fn a_thread_that_cannot_return_what_it_took_takes_less() {
     let mut rig = rig(2, 2, SHORT);
     rig.put(3);
