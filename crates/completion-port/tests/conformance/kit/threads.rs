@@ -3,6 +3,8 @@
 //! A handler that *runs* spins, and one that *blocks* waits for a channel. On a real system the
 //! port examines the thread. The test scripts a simulated kernel.
 
+#[cfg(target_os = "linux")]
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{LazyLock, mpsc};
 use std::thread::{self, ThreadId};
@@ -40,6 +42,40 @@ impl Gate {
             assert!(begun.elapsed() < LIMIT, "nobody opened the gate");
             std::hint::spin_loop();
         }
+    }
+}
+
+/// Threads whose handlers compute. Even such a thread sleeps now and then on a busy machine, for a
+/// page or for a lock of a sanitizer, and then the port rightly takes it for one that blocks.
+#[derive(Default)]
+pub(crate) struct Computing {
+    #[cfg(target_os = "linux")]
+    sleeps: Mutex<Vec<(ThreadNumber, u64)>>,
+}
+
+#[cfg(target_os = "linux")]
+impl Computing {
+    /// Adds the calling thread.
+    pub(crate) fn join(&self) {
+        let me = ThreadNumber::current();
+        self.sleeps.lock().unwrap().push((me, me.sleeps_begun()));
+    }
+
+    /// Returns whether one of them has slept since it joined. A simulated kernel does not report
+    /// that.
+    pub(crate) fn have_slept(&self, on: &System) -> bool {
+        let sleeps = self.sleeps.lock().unwrap();
+        on.kernel().is_none() && sleeps.iter().any(|(thread, begun)| thread.sleeps_begun() > *begun)
+    }
+}
+
+/// Other systems don't report that.
+#[cfg(not(target_os = "linux"))]
+impl Computing {
+    pub(crate) fn join(&self) {}
+
+    pub(crate) fn have_slept(&self, _: &System) -> bool {
+        false
     }
 }
 
