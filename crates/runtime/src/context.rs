@@ -19,8 +19,11 @@ enum Woken {
 thread_local! {
     /// The runtimes that the thread has entered, innermost last.
     static ENTERED: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
-    /// The runtime whose pool the thread belongs to, by address.
-    static POOL: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
+    /// The runtime whose pool the thread belongs to, until it leaves the pool.
+    static POOL: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+    /// The address of that runtime, until the thread has ended: a value that is dropped then may be
+    /// a runtime, which must not wait for this thread.
+    static POOL_ADDRESS: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
     static WOKEN: Cell<Woken> = const { Cell::new(Woken::Next) };
     static NEXT: Cell<Option<Runnable>> = const { Cell::new(None) };
     /// The task that is being polled yields.
@@ -39,7 +42,13 @@ pub(crate) fn take_yield() -> bool {
 
 /// Returns the innermost runtime that the thread has entered.
 pub(crate) fn current() -> Option<Handle> {
-    ENTERED.try_with(|entered| entered.borrow().last().cloned()).ok().flatten()
+    with_current(Handle::clone)
+}
+
+/// Calls `f` with the innermost runtime that the thread has entered, if there is one. `f` must not
+/// run the program's code, which may enter another one.
+pub(crate) fn with_current<T>(f: impl FnOnce(&Handle) -> T) -> Option<T> {
+    ENTERED.try_with(|entered| entered.borrow().last().map(f)).ok().flatten()
 }
 
 /// While this exists, the thread is in the context of a runtime.
@@ -91,14 +100,32 @@ impl Drop for Entered {
     }
 }
 
+/// While this exists, the thread belongs to a pool.
+pub(crate) struct InPool(());
+
+impl Drop for InPool {
+    fn drop(&mut self) {
+        let left = POOL.take();
+        drop(left);
+    }
+}
+
 /// Makes the current thread one of the pool of `shared`.
-pub(crate) fn join_pool(shared: &Arc<Shared>) {
-    POOL.set(Arc::as_ptr(shared));
+pub(crate) fn join_pool(shared: &Arc<Shared>) -> InPool {
+    POOL_ADDRESS.set(Arc::as_ptr(shared));
+    POOL.set(Some(Arc::clone(shared)));
+    InPool(())
+}
+
+/// Calls `f` with the runtime whose pool the current thread belongs to, if there is one. `f` must
+/// not leave the pool.
+pub(crate) fn with_pool<T>(f: impl FnOnce(&Shared) -> T) -> Option<T> {
+    POOL.try_with(|pool| pool.borrow().as_deref().map(f)).ok().flatten()
 }
 
 /// Returns whether the current thread belongs to the pool of `shared`.
 pub(crate) fn is_in_pool(shared: &Shared) -> bool {
-    POOL.try_with(|pool| std::ptr::eq(pool.get(), shared)).unwrap_or(false)
+    std::ptr::eq(POOL_ADDRESS.get(), shared)
 }
 
 /// Decides about a task that the current thread has woken. Returns it unless it was collected; and

@@ -243,7 +243,7 @@ fn work(shared: &Arc<Shared>) {
     }
     let _entered = context::enter(Handle::of(Arc::clone(shared)));
     let _in_tokio = shared.enter_tokio();
-    context::join_pool(shared);
+    let _in_pool = context::join_pool(shared);
     let _ends = Ends(shared);
     let _listed = shared.threads.enter();
     let counts = &shared.pool.counts;

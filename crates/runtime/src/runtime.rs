@@ -852,7 +852,9 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    here().spawn(future)
+    let task = task::spawn_here(future, Location::caller());
+    let Some(task) = task else { panic!("{}", crate::readiness::no_runtime()) };
+    task
 }
 
 /// Runs a closure on a thread of the current runtime, in addition to the threads that run tasks.

@@ -3,16 +3,17 @@
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
 use async_task::{ScheduleInfo, WithInfo};
 use pin_project_lite::pin_project;
 
 use crate::activity::{self, Activity, Wait};
+use crate::context;
 use crate::fork;
 use crate::shared::{Message, Shared};
 use crate::state::abort::Abort;
@@ -24,10 +25,11 @@ pub(crate) type Runnable = async_task::Runnable<Arc<TaskInfo>>;
 
 /// What the runtime knows of a task.
 pub(crate) struct TaskInfo {
+    shared: Arc<Shared>,
     /// Counts the tasks of the runtime.
     pub(crate) number: u64,
-    /// The number of the runtime.
-    runtime: u16,
+    /// The task's place in the list, or [`NOWHERE`]. Written before the task is queued.
+    place: AtomicUsize,
     pub(crate) spawned_at: &'static Location<'static>,
     pub(crate) activity: Activity,
     abort: Abort,
@@ -35,8 +37,15 @@ pub(crate) struct TaskInfo {
     forks: u32,
 }
 
-/// The tasks that have not ended. A task keeps its place until its future has been dropped, so it
-/// can't end between `reserve` and `set`.
+// A panic leaves each of its parts as it was before or after a change, since they are atomic or
+// behind locks that ignore panics. `Port` doesn't say so of a hook that it may have.
+impl UnwindSafe for TaskInfo {}
+impl RefUnwindSafe for TaskInfo {}
+
+/// The place of a task that is not in the list.
+const NOWHERE: usize = usize::MAX;
+
+/// The tasks whose futures have not been dropped.
 #[derive(Default)]
 pub(crate) struct TaskList {
     places: Places<(Arc<TaskInfo>, Waker)>,
@@ -53,7 +62,7 @@ impl TaskList {
     /// Aborts all tasks.
     pub(crate) fn abort_all(&self) {
         for (info, waker) in self.places.map(Clone::clone) {
-            info.abort(&waker);
+            info.abort.request(&waker);
         }
     }
 
@@ -71,11 +80,21 @@ impl TaskList {
 impl TaskInfo {
     /// Names the task among those of all runtimes. After 2^44 tasks, numbers repeat.
     pub(crate) fn name(&self) -> u64 {
-        u64::from(self.runtime) << 44 | self.number & ((1 << 44) - 1)
+        u64::from(self.shared.number) << 44 | self.number & ((1 << 44) - 1)
     }
 
-    fn abort(&self, waker: &Waker) {
-        self.abort.request(waker);
+    fn abort(&self) {
+        // In a forked child, the task is the parent's.
+        if self.forks != fork::count() {
+            return;
+        }
+        let waker = self.shared.tasks.places.get(self.place.load(Relaxed), |(info, waker)| {
+            // Another task may have the place of one that has ended.
+            std::ptr::eq(&raw const **info, self).then(|| waker.clone())
+        });
+        if let Some(waker) = waker.flatten() {
+            self.abort.request(&waker);
+        }
     }
 }
 
@@ -85,7 +104,6 @@ pin_project! {
     struct Spawned<F> {
         #[pin]
         future: Option<F>,
-        info: Arc<TaskInfo>,
         ended: Ended,
     }
 
@@ -100,16 +118,17 @@ pin_project! {
 }
 
 /// Takes the task out of the list when its future has been dropped.
-struct Ended {
-    shared: Arc<Shared>,
-    place: usize,
-}
+struct Ended(Arc<TaskInfo>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // This may drop the last waker, outside the lock.
-        drop(self.shared.tasks.places.remove(self.place));
-        self.shared.task_ended();
+        let TaskInfo { shared, place, .. } = &*self.0;
+        let place = place.load(Relaxed);
+        if place != NOWHERE {
+            // This may drop the last waker, outside the lock.
+            drop(shared.tasks.places.remove(place));
+        }
+        shared.task_ended();
     }
 }
 
@@ -118,15 +137,16 @@ impl<F: Future> Future for Spawned<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let _polling = this.info.activity.poll();
-        let result = if this.info.abort.is_requested() {
+        let info = &*this.ended.0;
+        let _polling = info.activity.poll();
+        let result = if info.abort.is_requested() {
             Err(JoinError(Reason::Aborted))
         } else {
             let future = this.future.as_mut().as_pin_mut();
             let future = future.expect("the task is not polled after its end");
             match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
                 Ok(Poll::Pending) => {
-                    this.info.activity.set_waiting();
+                    info.activity.set_waiting();
                     return Poll::Pending;
                 }
                 Ok(Poll::Ready(output)) => Ok(output),
@@ -155,40 +175,93 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    finish(begin(shared, future, spawned_at))
+}
+
+/// Spawns a task on the innermost runtime that the thread has entered. `None` if there is none.
+pub(crate) fn spawn_here<F>(
+    future: F,
+    spawned_at: &'static Location<'static>,
+) -> Option<JoinHandle<F::Output>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let mut future = Some(future);
+    let begun = context::with_current(|handle| {
+        future.take().map(|future| begin(handle.shared(), future, spawned_at))
+    });
+    begun.flatten().map(finish)
+}
+
+/// A new task that is in the list, and whether it may be queued.
+struct Begun<T> {
+    task: JoinHandle<T>,
+    runnable: Runnable,
+    is_admitted: bool,
+}
+
+/// Queues a new task. If the runtime has ended, drops its future, and the handle reports that:
+/// nobody may be left who would do it later. Both may run the program's code.
+fn finish<T>(Begun { task, runnable, is_admitted }: Begun<T>) -> JoinHandle<T> {
+    let shared = &task.info.shared;
+    let refused =
+        if is_admitted { shared.try_post(runnable) } else { Some(Message::Run(runnable)) };
+    if refused.is_some() {
+        let _in_tokio = shared.enter_tokio();
+        drop(refused);
+    }
+    task
+}
+
+/// Creates a task and lists it. Does not run the program's code.
+fn begin<F>(
+    shared: &Arc<Shared>,
+    future: F,
+    spawned_at: &'static Location<'static>,
+) -> Begun<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
     let info = Arc::new(TaskInfo {
+        shared: Arc::clone(shared),
         number: shared.tasks.spawned.fetch_add(1, Relaxed) + 1,
-        runtime: shared.number,
+        place: AtomicUsize::new(NOWHERE),
         spawned_at,
         activity: Activity::default(),
         abort: Abort::new(),
         forks: fork::count(),
     });
-    let place = shared.tasks.places.reserve();
-    let ended = Ended { shared: Arc::clone(shared), place };
-    let spawned = Spawned { future: Some(future), info: Arc::clone(&info), ended };
-    let schedule = {
-        let shared = Arc::clone(shared);
-        move |runnable: Runnable, how: ScheduleInfo| {
-            runnable.metadata().activity.set_queued();
-            shared.schedule(runnable, how.woken_while_running);
-        }
-    };
+    let spawned = Spawned { future: Some(future), ended: Ended(Arc::clone(&info)) };
+    // `async-task` counts another reference during each call of a schedule function that has a size.
     let (runnable, task) = async_task::Builder::new()
         .metadata(Arc::clone(&info))
         .spawn(move |_| spawned, WithInfo(schedule));
     let waker = runnable.waker();
-    let is_open = shared.ending.admit(
-        || shared.tasks.places.set(place, (Arc::clone(&info), waker.clone())),
-        || info.abort(&waker),
-    );
-    // If the runtime has ended, the future is dropped here, and the handle reports that. Nobody
-    // may be left who would do it later.
-    let refused = if is_open { shared.try_post(runnable) } else { Some(Message::Run(runnable)) };
-    if refused.is_some() {
-        let _in_tokio = shared.enter_tokio();
-        drop(refused);
+    let is_admitted = shared.ending.admit(|| {
+        let place = shared.tasks.places.insert((Arc::clone(&info), waker));
+        info.place.store(place, Relaxed);
+    });
+    Begun { task: JoinHandle { task: Some(task.fallible()), info }, runnable, is_admitted }
+}
+
+/// Schedules a task that was woken.
+fn schedule(runnable: Runnable, how: ScheduleInfo) {
+    runnable.metadata().activity.set_queued();
+    let mut runnable = Some(runnable);
+    context::with_pool(|pool| {
+        let is_own =
+            |runnable: &mut Runnable| std::ptr::eq(pool, &raw const *runnable.metadata().shared);
+        if let Some(runnable) = runnable.take_if(is_own) {
+            pool.schedule(runnable, how.woken_while_running);
+        }
+    });
+    if let Some(runnable) = runnable {
+        // Once it is queued, the task may end on another thread.
+        let shared = Arc::clone(&runnable.metadata().shared);
+        shared.schedule(runnable, how.woken_while_running);
     }
-    JoinHandle { task: Some(task.fallible()), abort: AbortHandle { info, waker } }
 }
 
 /// A spawned task: awaiting it returns the task's output.
@@ -231,7 +304,7 @@ where
 #[must_use = "dropping it detaches the task; `drop` says so"]
 pub struct JoinHandle<T> {
     task: Option<async_task::FallibleTask<Result<T, JoinError>, Arc<TaskInfo>>>,
-    abort: AbortHandle,
+    info: Arc<TaskInfo>,
 }
 
 impl<T> JoinHandle<T> {
@@ -254,7 +327,7 @@ impl<T> JoinHandle<T> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn abort(&self) {
-        self.abort.abort();
+        self.info.abort();
     }
 
     /// Returns a handle that aborts the task.
@@ -272,7 +345,7 @@ impl<T> JoinHandle<T> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn abort_handle(&self) -> AbortHandle {
-        self.abort.clone()
+        AbortHandle(Arc::clone(&self.info))
     }
 
     /// Returns whether the task has ended.
@@ -304,11 +377,11 @@ impl<T> Future for JoinHandle<T> {
         let task = self.task.as_mut().expect("polled after it was ready");
         let polled = Pin::new(task).poll(context);
         if polled.is_pending() {
-            if self.abort.info.forks != fork::count() {
+            if self.info.forks != fork::count() {
                 // The parent's threads run the task. Its drop detaches what this process has of it.
                 return Poll::Ready(Err(JoinError(Reason::Aborted)));
             }
-            activity::note(Wait::Task(self.abort.info.name()));
+            activity::note(Wait::Task(self.info.name()));
         }
         polled.map(|result| {
             self.task = None;
@@ -336,8 +409,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
 
 /// Aborts a task. See [`JoinHandle::abort`].
 ///
-/// Dropping it has no effect on the task. While it exists, the memory of a task that has ended stays
-/// allocated; the future has been dropped.
+/// Dropping it has no effect on the task.
 ///
 /// # Examples
 ///
@@ -356,22 +428,19 @@ impl<T> fmt::Debug for JoinHandle<T> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct AbortHandle {
-    info: Arc<TaskInfo>,
-    waker: Waker,
-}
+pub struct AbortHandle(Arc<TaskInfo>);
 
 impl AbortHandle {
     /// Ends the task, as [`JoinHandle::abort`] does.
     pub fn abort(&self) {
-        self.info.abort(&self.waker);
+        self.0.abort();
     }
 }
 
 impl fmt::Debug for AbortHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AbortHandle")
-            .field("spawned_at", &self.info.spawned_at)
+            .field("spawned_at", &self.0.spawned_at)
             .finish_non_exhaustive()
     }
 }

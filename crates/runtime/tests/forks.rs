@@ -29,6 +29,7 @@ fn a_handle_in_a_forked_child_reports_an_abort() {
     let status = testkit::in_forked_child(|| {
         // An output that was there before the fork is there in both.
         let has_output = matches!(poll_once(&mut ended), Some(Ok(1)));
+        blocked.abort();
         let blocked = matches!(poll_once(&mut blocked), Some(Err(error)) if error.is_aborted());
         let waiting = matches!(poll_once(&mut waiting), Some(Err(error)) if error.is_aborted());
         u8::from(!(has_output && blocked && waiting))

@@ -1,7 +1,7 @@
 //! Models tasks: aborting against a poll, and spawning against the end of the runtime.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::task::Waker;
 
 use loom::sync::Mutex;
@@ -44,7 +44,7 @@ struct Runtime {
 struct Spawned {
     task: Arc<Task>,
     abort: Abort,
-    place: usize,
+    place: AtomicUsize,
     /// How often its future was dropped.
     ends: AtomicUsize,
 }
@@ -57,14 +57,12 @@ impl Runtime {
 
     /// As `task::spawn` does it.
     fn spawn(&self) -> Arc<Spawned> {
-        let place = self.tasks.reserve();
         let (task, abort, ends) = (Task::scheduled(), Abort::new(), AtomicUsize::new(0));
-        let spawned = Arc::new(Spawned { task, abort, place, ends });
-        let waker = Waker::from(Arc::clone(&spawned.task));
-        let is_admitted = self.ending.admit(
-            || self.tasks.set(place, Arc::clone(&spawned)),
-            || spawned.abort.request(&waker),
-        );
+        let spawned = Arc::new(Spawned { task, abort, place: AtomicUsize::new(usize::MAX), ends });
+        let is_admitted = self.ending.admit(|| {
+            let place = self.tasks.insert(Arc::clone(&spawned));
+            spawned.place.store(place, Relaxed);
+        });
         let is_posted = is_admitted && self.post(&spawned);
         if !is_posted {
             self.drop_future(&spawned);
@@ -89,7 +87,7 @@ impl Runtime {
 
     fn drop_future(&self, spawned: &Spawned) {
         spawned.ends.fetch_add(1, SeqCst);
-        drop(self.tasks.remove(spawned.place));
+        drop(self.tasks.remove(spawned.place.load(Relaxed)));
     }
 
     /// As a thread of the pool does it.
@@ -142,8 +140,8 @@ fn places_are_used_by_one_at_a_time() {
         let places: Arc<Places<usize>> = Arc::default();
         let takes = |number: usize| {
             move |places: &Places<usize>| {
-                let place = places.reserve();
-                places.set(place, number);
+                let place = places.insert(number);
+                assert_eq!(places.get(place, |number| *number), Some(number));
                 assert_eq!(places.remove(place), Some(number));
                 place
             }

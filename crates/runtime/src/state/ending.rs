@@ -51,15 +51,11 @@ impl Ending {
 
     /// Lists a new task by `list`, and returns whether it may be queued.
     ///
-    /// If the runtime begins to end meanwhile, it may have aborted its tasks before this one was in
-    /// the list. Then `abort` is called: the phase is entered before the tasks are aborted.
-    pub(crate) fn admit(&self, list: impl FnOnce(), abort: impl FnOnce()) -> bool {
-        let is_open = self.is_before(Phase::Ending);
+    /// The phase is read afterwards, and is entered before the end of the runtime aborts or counts
+    /// the tasks in the list. So either these include the new task, or it is refused.
+    pub(crate) fn admit(&self, list: impl FnOnce()) -> bool {
         list();
-        if is_open && !self.is_before(Phase::Ending) {
-            abort();
-        }
-        is_open
+        self.is_before(Phase::Ending)
     }
 
     /// Notes that a task has left the list. Returns whether the runtime is ending.

@@ -1,4 +1,4 @@
-//! Numbered places, by which the end of a runtime finds its tasks.
+//! Numbered places, by which tasks are found that are to be aborted.
 
 use crate::state::lock;
 use crate::sync::Mutex;
@@ -17,24 +17,22 @@ impl<T> Default for Places<T> {
     }
 }
 
-impl<T> Slots<T> {
-    fn reserve(&mut self) -> usize {
-        self.free.pop().unwrap_or_else(|| {
-            self.entries.push(None);
-            self.entries.len() - 1
-        })
-    }
-}
-
 impl<T> Places<T> {
-    /// Reserves a place. It counts as taken, and is empty.
-    pub(crate) fn reserve(&self) -> usize {
-        lock(&self.0).reserve()
+    /// Puts a value into a free place, and returns the place.
+    pub(crate) fn insert(&self, value: T) -> usize {
+        let mut slots = lock(&self.0);
+        let Some(place) = slots.free.pop() else {
+            slots.entries.push(Some(value));
+            return slots.entries.len() - 1;
+        };
+        slots.entries[place] = Some(value);
+        place
     }
 
-    /// Fills a reserved place. Its owner must not have given it up.
-    pub(crate) fn set(&self, place: usize, value: T) {
-        lock(&self.0).entries[place] = Some(value);
+    /// Returns what `f` makes of the value in a place. `None` if the place is free or does not
+    /// exist.
+    pub(crate) fn get<U>(&self, place: usize, f: impl FnOnce(&T) -> U) -> Option<U> {
+        lock(&self.0).entries.get(place)?.as_ref().map(f)
     }
 
     /// Gives a place up. The caller drops what it held without a lock.
@@ -50,7 +48,7 @@ impl<T> Places<T> {
         slots.entries.len() - slots.free.len()
     }
 
-    /// Returns what `f` makes of the filled places.
+    /// Returns what `f` makes of each value.
     pub(crate) fn map<U>(&self, f: impl FnMut(&T) -> U) -> Vec<U> {
         lock(&self.0).entries.iter().flatten().map(f).collect()
     }

@@ -1,6 +1,7 @@
 //! Tasks: output, panics, aborts, detached tasks, blocking, and the end of a runtime.
 
 use std::future::poll_fn;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::task::Poll;
@@ -8,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port_runtime::{
-    Handle, Runtime, Shutdown, interval, sleep, spawn, spawn_blocking, timeout, yield_now,
+    AbortHandle, Handle, Runtime, Shutdown, interval, sleep, spawn, spawn_blocking, timeout,
+    yield_now,
 };
 
 /// A failure, not a measurement: nothing takes this long on any machine.
@@ -120,6 +122,41 @@ fn an_abort_after_the_end_changes_nothing() {
         }
         abort.abort();
         assert_eq!(task.await.unwrap(), 3);
+    });
+}
+
+#[test]
+fn handles_may_be_used_after_a_caught_panic() {
+    fn check<T: UnwindSafe + RefUnwindSafe>(_: &T) {}
+    let runtime = runtime(1);
+    let task = runtime.spawn(async {});
+    check(&task);
+    check(&task.abort_handle());
+}
+
+/// The handles of tasks that have ended abort none of those that came after them.
+#[test]
+fn an_abort_after_the_end_reaches_no_later_task() {
+    let runtime = runtime(2);
+    runtime.block_on(async {
+        let mut aborts = Vec::new();
+        for round in 0..20 {
+            let goes_on = Arc::new(AtomicUsize::new(0));
+            let task = spawn({
+                let goes_on = Arc::clone(&goes_on);
+                async move {
+                    while goes_on.load(SeqCst) == 0 {
+                        yield_now().await;
+                    }
+                    round
+                }
+            });
+            aborts.iter().for_each(AbortHandle::abort);
+            aborts.push(task.abort_handle());
+            yield_now().await;
+            goes_on.store(1, SeqCst);
+            assert_eq!(task.await.unwrap(), round);
+        }
     });
 }
 

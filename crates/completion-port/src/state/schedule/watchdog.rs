@@ -151,7 +151,7 @@ impl Schedule {
             }
             let gave_back = self.take_back(worker, port);
             if is_late && gave_back {
-                // They have waited for long, and must not wait as long for the next worker.
+                // The packets have waited for long, and must not wait as long for the next worker.
                 self.controller.was_unattended(self.handed + port.ready() as u64);
             } else if is_late {
                 self.advice.suspect(now);
