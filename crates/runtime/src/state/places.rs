@@ -1,6 +1,6 @@
 //! Numbered places, by which tasks are found that are to be aborted.
 
-use crate::state::lock;
+use crate::state::{lock, reserve_free};
 use crate::sync::Mutex;
 
 /// Numbered places. A place that was given up is used again.
@@ -20,9 +20,10 @@ impl<T> Default for Places<T> {
 impl<T> Places<T> {
     /// Puts a value into a free place, and returns the place.
     pub(crate) fn insert(&self, value: T) -> usize {
-        let mut slots = lock(&self.0);
+        let slots = &mut *lock(&self.0);
         let Some(place) = slots.free.pop() else {
             slots.entries.push(Some(value));
+            reserve_free(&mut slots.free, slots.entries.capacity());
             return slots.entries.len() - 1;
         };
         slots.entries[place] = Some(value);

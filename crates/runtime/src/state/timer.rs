@@ -3,7 +3,7 @@
 use std::task::Waker;
 use std::time::Instant;
 
-use crate::state::{lock, wake_each};
+use crate::state::{lock, reserve_free, wake_each};
 use crate::sync::Mutex;
 
 /// Timers that have been polled, in numbered places, and the tasks that wait for them. Each has a
@@ -59,6 +59,7 @@ impl<I> State<I> {
             return place;
         }
         self.timers.push(Timer { deadline, set: None, generation: 0, waker: None });
+        reserve_free(&mut self.free, self.timers.capacity());
         self.timers.len() - 1
     }
 }
