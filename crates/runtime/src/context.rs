@@ -26,18 +26,6 @@ thread_local! {
     static POOL_ADDRESS: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
     static WOKEN: Cell<Woken> = const { Cell::new(Woken::Next) };
     static NEXT: Cell<Option<Runnable>> = const { Cell::new(None) };
-    /// The task that is being polled yields.
-    static YIELDS: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Notes that the task that is being polled yields.
-pub(crate) fn begin_yield() {
-    YIELDS.set(true);
-}
-
-/// Whether the task that was polled last yields. Clears that.
-pub(crate) fn take_yield() -> bool {
-    YIELDS.replace(false)
 }
 
 /// Returns the innermost runtime that the thread has entered.

@@ -121,13 +121,10 @@ impl Shared {
     /// Schedules a task that was woken.
     ///
     /// On a thread of this runtime it goes first, and the task that was to go first is queued. On
-    /// other threads it is queued, and so is a task that was woken while it was polled. One that
-    /// yields goes behind the thread's packets.
+    /// other threads it is queued. One that was woken while it was polled, or yields, goes behind
+    /// the thread's packets: this thread is awake, so no other one is woken.
     pub(crate) fn schedule(&self, runnable: Runnable, woken_while_running: bool) {
         if woken_while_running {
-            if !context::take_yield() {
-                return self.post(runnable);
-            }
             return self.keep(refused(self.port.post_behind(Message::Run(runnable))));
         }
         match context::accept_woken(self, runnable) {

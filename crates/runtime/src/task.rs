@@ -558,7 +558,6 @@ pub async fn yield_now() {
         if std::mem::replace(&mut has_yielded, true) {
             return Poll::Ready(());
         }
-        crate::context::begin_yield();
         // A task that is woken while it is polled is scheduled when that ends.
         context.waker().wake_by_ref();
         Poll::Pending
