@@ -122,7 +122,7 @@ impl Shared {
     ///
     /// On a thread of this runtime it goes first, and the task that was to go first is queued. On
     /// other threads it is queued. One that was woken while it was polled, or yields, goes behind
-    /// the thread's packets: this thread is awake, so no other one is woken.
+    /// the thread's packets: this thread is awake, so no other one is woken to handle it.
     pub(crate) fn schedule(&self, runnable: Runnable, woken_while_running: bool) {
         if woken_while_running {
             return self.keep(refused(self.port.post_behind(Message::Run(runnable))));

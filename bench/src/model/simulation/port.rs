@@ -11,7 +11,7 @@ use super::{AT_ONCE, Counters, NEVER, Packet, Serial, Setup, Simulation, Step, T
 use crate::state::facts::Presence;
 use crate::state::moment::Moment;
 use crate::state::schedule::{
-    Action, SAMPLED, Schedule, SchedulePort, Turn, USUAL_EDGES, WorkerNumber,
+    Action, Found, SAMPLED, Schedule, SchedulePort, Turn, USUAL_EDGES, WorkerNumber,
 };
 
 /// The simulated port, as the thread sees it that has the lock.
@@ -224,11 +224,13 @@ impl Simulation {
             return self.turn_to(thread, Step::Handle, self.now);
         }
         let Some(begin) = self.acquire(thread) else { return };
+        let found = &self.threads[thread].found;
+        let found = Found::of(found.iter().map(|packet| packet.connection as u64));
         self.decide(thread, begin, |schedule, _, stage| {
             if slept {
                 schedule.end_in_kernel(thread);
             }
-            schedule.polled(thread, stage);
+            schedule.polled(thread, found, stage);
         });
         self.queue.extend(self.threads[thread].found.drain(..));
         if woken {

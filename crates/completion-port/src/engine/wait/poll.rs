@@ -11,7 +11,7 @@ use crate::engine::worker::Worker;
 use crate::memory::trace::trace_caught;
 use crate::state::facts::{Edge, Facts};
 use crate::state::queue::{Links, NIL, Node, NodeList, NodeListBuilder, is_op};
-use crate::state::schedule::{Query, USUAL_EDGES};
+use crate::state::schedule::{Found, Query, USUAL_EDGES};
 use crate::state::slot::{Checked, Delivery, Slot, SlotStep};
 use crate::sync::{MutexGuard, barrier_behind_exchange};
 use crate::types::error::Fault;
@@ -215,7 +215,8 @@ impl Engine {
         if sleep.is_some() {
             schedule.end_in_kernel(worker.number());
         }
-        schedule.polled(worker.number(), &self.view(lists, worker));
+        let found = Found::of(scratch.edges.iter().map(|edge| edge.name));
+        schedule.polled(worker.number(), found, &self.view(lists, worker));
         let woken = poll.woken;
         self.end_poll(lists, poll);
         if woken { self.answer_wake(hub, worker) } else { hub }

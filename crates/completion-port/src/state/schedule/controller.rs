@@ -26,7 +26,7 @@ const WAKE: u64 = 25_000;
 
 /// Queued packets must not wait longer than this plus [`WAKE`] while an idle worker could be woken
 /// for them.
-const STAND: u64 = 75_000;
+pub(super) const STAND: u64 = 75_000;
 
 /// The limit that replaces [`STAND`] once a trial has shown that more workers get no more done,
 /// because other threads or the clients need the processors.
@@ -114,7 +114,7 @@ struct WorkerLoad {
 pub(crate) struct Controller {
     /// The estimated time per packet, in nanoseconds. It approximates a running median, since some
     /// packets take a thousand times as long as others.
-    packet: u64,
+    pub(super) packet: u64,
     /// The concurrency value.
     limit: usize,
     /// How many workers the burst and sustained rules may activate.

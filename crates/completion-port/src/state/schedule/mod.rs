@@ -11,6 +11,7 @@ mod controller;
 mod overcommit;
 mod pace;
 mod sleepers;
+mod sources;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod tests;
 mod turn;
@@ -24,6 +25,8 @@ pub(crate) use self::advice::{Advice, LOOK};
 use self::controller::{Controller, PART};
 use self::overcommit::Overcommit;
 use self::sleepers::Sleepers;
+pub(crate) use self::sources::Found;
+use self::sources::Sources;
 pub(crate) use self::turn::{Action, Query, Turn, Waited, Wake};
 pub(crate) use self::view::SchedulePort;
 pub(crate) use self::wait::most_further;
@@ -47,6 +50,7 @@ pub(crate) struct Schedule {
     advice: Advice,
     watchdog: Watchdog,
     sleepers: Sleepers,
+    sources: Sources,
     overcommit: Overcommit,
     /// When the next timer is due; [`Moment::NEVER`] if there is none.
     due: Moment,
@@ -89,6 +93,7 @@ impl Schedule {
             advice: Advice::new(),
             watchdog: Watchdog::default(),
             sleepers: Sleepers::default(),
+            sources: Sources::default(),
             overcommit: Overcommit::default(),
             due: Moment::NEVER,
             carrier: None,

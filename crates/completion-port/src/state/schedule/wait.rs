@@ -30,7 +30,7 @@ impl Schedule {
             if let Some(action) = self.answer_call(turn, queries, port) {
                 return action;
             }
-            let leaves = self.leaves(turn);
+            let leaves = self.leaves(turn, port);
             let takes = self.workers.has_room() && !leaves;
             if takes && port.unchecked() > 0 && !turn.is_refused {
                 return Action::Check;
@@ -124,12 +124,15 @@ impl Schedule {
 
     /// Returns whether the worker leaves the queue and the kernel's events to the running workers.
     #[inline]
-    fn leaves(&self, turn: &Turn) -> bool {
+    fn leaves(&self, turn: &Turn, port: &impl SchedulePort) -> bool {
         turn.rests
             || self.watchdog.defers
                 && self.workers.watching() == Some(turn.me)
                 && self.workers.running() > 0
-                && !self.controller.is_long()
+                && (!self.controller.is_long()
+                    || port.ready() == 0
+                        && port.unchecked() == 0
+                        && self.sources.are_for_one_thread(self.controller.packet))
     }
 
     /// Lets the worker take what is queued. Returns its next action, or `None` if it must look at
@@ -354,7 +357,9 @@ impl Schedule {
         let in_kernel = self.workers.in_kernel();
         let running = self.workers.running();
         let searching = self.workers.others_at_work(me) - running;
-        self.controller.may_join(in_kernel, running, searching, || port.now())
+        let for_one = self.sources.are_for_one_thread(self.controller.packet);
+        !(self.controller.is_long() && for_one)
+            && self.controller.may_join(in_kernel, running, searching, || port.now())
             && self.workers.is_newest_poller(me)
             && !port.is_replacing()
             && !port.is_full_of_stale_events()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::turn::Looking;
 use super::workers::{Status, WorkerNumber};
-use super::{Action, Moment, Query, Schedule, SchedulePort, Turn};
+use super::{Action, Found, Moment, Query, Schedule, SchedulePort, Turn};
 
 /// The longest time for which an idle worker leaves a port unattended.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
@@ -247,10 +247,12 @@ impl Schedule {
         self.may_ask(port).then(|| self.ask(false))
     }
 
-    /// Notes that `me` has polled the set, in the kernel's wait or without waiting.
+    /// Notes that `me` has polled the set, in the kernel's wait or without waiting, and what it has
+    /// found.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
-    pub(crate) fn polled(&mut self, me: WorkerNumber, port: &impl SchedulePort) {
+    pub(crate) fn polled(&mut self, me: WorkerNumber, found: Found, port: &impl SchedulePort) {
+        self.sources.note(found);
         if self.workers.watching().is_some_and(|watching| watching != me) {
             self.watchdog.last_poll = Some(port.now());
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::super::super::facts::Presence;
 use super::super::Moment;
 use super::super::{
-    Action, Query, Schedule, SchedulePort, Status, Turn, Waited, Wake, WorkerNumber,
+    Action, Found, Query, Schedule, SchedulePort, Status, Turn, Waited, Wake, WorkerNumber,
 };
 
 /// A packet that the port hands out.
@@ -471,7 +471,9 @@ impl Rig {
         if slept {
             self.schedule.end_in_kernel(worker);
         }
-        self.schedule.polled(worker, &self.port);
+        // The packets of a while are of one descriptor.
+        let names = edges.iter().map(|edge| u64::from(edge.number / 32));
+        self.schedule.polled(worker, Found::of(names), &self.port);
         self.port.queue.extend(edges);
         self.port.own = Some(worker);
         if woken && self.schedule.woken(worker, &mut self.port) {

@@ -107,7 +107,7 @@ fn what_was_overdue_at_one_thread_is_not_held_as_long_by_the_next() {
     rig.take_packet(0);
     rig.port.now += 900 * MICROSECOND;
     // A third thread has polled lately, so nothing seems to have waited for long.
-    rig.schedule.polled(2, &rig.port);
+    rig.schedule.polled(2, Found::Nothing, &rig.port);
     rig.wait(3, 64, None);
     rig.run(3);
     assert_eq!((hand(&rig, 0).len(), hand(&rig, 3).len(), queue(&rig).len()), (0, 2, 13));

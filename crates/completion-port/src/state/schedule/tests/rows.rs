@@ -128,6 +128,34 @@ fn several_threads_sleep_in_the_kernels_wait_while_packets_are_long() {
 }
 
 #[test]
+fn one_thread_sleeps_in_the_kernels_wait_if_all_edges_come_from_one_descriptor() {
+    let longer = 80 * MICROSECOND;
+    for (last, packet, joins) in [(7, LONG, false), (8, LONG, true), (7, longer, true)] {
+        let mut rig = rig(2, 3, packet);
+        (0..100).for_each(|_| rig.schedule.polled(2, Found::Of(7), &rig.port));
+        rig.schedule.polled(2, Found::Of(last), &rig.port);
+        (0..3).for_each(|worker| rig.run_wait(worker));
+        assert!(polls(&rig, 0) && polls(&rig, 1) == joins && parks(&rig, 2), "{last} {packet:?}");
+    }
+}
+
+#[test]
+fn the_edges_of_one_descriptor_are_left_to_a_thread_that_runs_and_what_is_queued_is_not() {
+    for (queued, leaves) in [(0, true), (1, false)] {
+        let mut rig = rig(2, 2, LONG);
+        (0..100).for_each(|_| rig.schedule.polled(1, Found::Of(0), &rig.port));
+        (0..2).for_each(|worker| rig.run_wait(worker));
+        assert!(polls(&rig, 0) && parks(&rig, 1));
+        rig.edge(1);
+        rig.run(0);
+        rig.put(queued);
+        rig.settle();
+        assert_eq!((is_out(&rig, 0), watches(&rig, 1)), (true, leaves));
+        assert_eq!(hand(&rig, 1).len(), queued);
+    }
+}
+
+#[test]
 fn no_thread_enters_the_kernels_wait_while_its_set_is_replaced() {
     let mut rig = rig(2, 2, LONG);
     rig.port.replacing = true;
