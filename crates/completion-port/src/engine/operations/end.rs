@@ -94,9 +94,14 @@ impl Operations {
         let OpRef { op_index, index, op, slot, entry } = *op_ref;
         debug_assert!(!op.is_lone(), "a task has no token");
         let dry = matches!(attempt, SocketAttempt::Done(Rest::Nothing)) && slot.word().is_plain();
+        let mut queues = entry.lock();
+        if queues.complete_only_task(op, slot, dry) {
+            drop(queues);
+            self.stop_awaiting(op);
+            return self.free_op(op_index, worker);
+        }
         let poll = self.current_poll();
         let (name, direction) = (op_ref.registration(), op.direction());
-        let mut queues = entry.lock();
         let done = Tried::Done { dry };
         let (_, follow_up) = queues.tried(self.nodes(), slot, op_index | OP, done, poll);
         // If another operation waits or is due, this one is not the last, so the registration

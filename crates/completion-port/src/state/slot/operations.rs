@@ -91,6 +91,20 @@ impl Word {
     }
 }
 
+impl Word {
+    /// Short path for the end of the only operation of a shared registration, in this direction:
+    /// the direction is `dry` or not, no operation is outstanding, and the sharing of the key ends.
+    /// Returns `None` if the registration is enabled or ends.
+    #[inline]
+    pub(super) fn only_completed(self, direction: Facts, dry: bool) -> Option<Self> {
+        if self.has(ENABLED | REMOVING | CLOSED | COLLECTED) {
+            return None;
+        }
+        let word = if dry { self.knowing_of(direction, false) } else { self };
+        Some(word.without(LENT | u64::from(direction.directions()) << IN_FLIGHT_SHIFT))
+    }
+}
+
 impl Slot {
     /// Lends the token's key to an operation of this direction.
     pub(crate) fn lend(&self, direction: Facts, drained: Drained) -> Result<(), Refusal> {
@@ -151,6 +165,14 @@ impl Slot {
     #[inline]
     pub(crate) fn looks_ready(&self, direction: Facts, drained: Drained) -> bool {
         self.word().dried(drained).may_be_ready(direction)
+    }
+
+    /// Does in one step what the end of the only operation of a shared registration requires, in
+    /// this direction, which is `dry` or not. Returns false and changes nothing if the registration
+    /// is enabled or ends: that requires more.
+    #[inline]
+    pub(crate) fn complete_only(&self, direction: Facts, dry: bool) -> bool {
+        self.change_if(|word| Some((word.only_completed(direction, dry)?, ()))).is_some()
     }
 
     /// Ends the sharing of the key when the last operation's packet is taken.

@@ -276,6 +276,19 @@ proptest! {
         }
     }
 
+    /// The end of a registration's only operation in one step is what the three steps make that any
+    /// other end takes.
+    #[test]
+    fn the_end_of_the_only_operation_is_one_step(word in words(), out: bool, dry: bool, poll: u32) {
+        let direction = Facts::of_directions(if out { 2 } else { 1 });
+        if let Some(completed) = word.only_completed(direction, dry) {
+            let known = if dry { word.knowing_of(direction, false) } else { word };
+            let (dropped, next) = known.ref_dropped(direction, poll);
+            prop_assert_eq!(next, SlotStep::Nothing);
+            prop_assert_eq!(dropped.completed_last(), (completed, SlotStep::Nothing));
+        }
+    }
+
     /// A token and operations that share the key exclude each other: one-shot packets go with one,
     /// and persistent packets with the other.
     #[test]

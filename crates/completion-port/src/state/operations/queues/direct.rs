@@ -39,6 +39,9 @@ impl OpQueues {
         poll: u32,
     ) -> (FollowUp, SlotStep) {
         let is_dry = matches!(tried, Tried::Blocked | Tried::Done { dry: true });
+        if self.complete_only(slot, direction, is_dry) {
+            return (FollowUp::NONE, SlotStep::Nothing);
+        }
         if is_dry && self.queue(direction).is_newest() {
             slot.know(direction.facts(), false);
         }

@@ -116,6 +116,35 @@ impl OpQueues {
         self.in_flight
     }
 
+    /// Ends and completes, in one step of the slot, the active operation of this direction, if it is
+    /// the registration's only one. `dry`: its attempt has drained the direction. Returns false and
+    /// changes nothing if there are others, or if the registration is enabled or ends.
+    #[inline]
+    fn complete_only(&mut self, slot: &Slot, direction: Direction, dry: bool) -> bool {
+        let is_only = self.in_flight == 1;
+        let queue = self.queue(direction);
+        let is_dry = dry && queue.is_newest();
+        // An edge that the slot has noted, and that has not reached this queue yet, finds it empty
+        // and is noted again.
+        let is_completed = is_only && slot.complete_only(direction.facts(), is_dry);
+        if is_completed {
+            queue.clear();
+            self.in_flight = 0;
+        }
+        is_completed
+    }
+
+    /// Does what [`OpQueues::tried`] and [`OpQueues::complete`] do for a task that is done, if it is
+    /// the registration's only operation. Returns false and changes nothing otherwise.
+    #[inline]
+    pub(crate) fn complete_only_task(&mut self, op: &Op, slot: &Slot, dry: bool) -> bool {
+        let is_completed = self.complete_only(slot, op.direction(), dry);
+        if is_completed {
+            op.complete();
+        }
+        is_completed
+    }
+
     /// Counts another operation whose packet is not taken yet.
     pub(super) fn count_one_more(&mut self) {
         self.in_flight += 1;
