@@ -7,6 +7,7 @@ use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::context::{Name, PortPhase, kind_of, name_of, name_parts};
 use crate::engine::queue::OpThread;
 use crate::engine::worker::Worker;
+use crate::state::moment::Moment;
 use crate::state::operations::{OpEntry, OpQueues, OpTable, Step, Tried};
 use crate::state::queue::OP;
 use crate::state::slot::{Drained, Refusal, Slot};
@@ -246,7 +247,9 @@ impl Operations {
             return Ok(step);
         }
         if queues.is_shared {
-            entry.timer().pull_in(deadline);
+            if deadline != Moment::NEVER {
+                entry.timer().pull_in(deadline);
+            }
         } else if entry.timer().deadline() != deadline {
             // No other thread moves the deadline: a start needs the token, and an expiring timer
             // needs the lock held here.

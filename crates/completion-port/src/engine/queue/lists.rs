@@ -46,7 +46,7 @@ impl Flags {
     /// Whether a flag concerns what is queued.
     #[inline]
     pub(in crate::engine) fn is_any_of_queue(self) -> bool {
-        self.0 & !Self::HOOKED != 0
+        self.0 & !(Self::HOOKED | Self::DEFERRED) != 0
     }
 
     #[inline]
@@ -301,6 +301,11 @@ impl Lists {
 
     pub(super) fn defer(&mut self, nodes: &Nodes, node: Node) {
         self.deferred.push(nodes, node);
+        self.flags.set(Flags::DEFERRED, true);
+    }
+
+    pub(super) fn defer_all(&mut self, nodes: &Nodes, tasks: NodeList) {
+        self.deferred.append(nodes, tasks);
         self.flags.set(Flags::DEFERRED, true);
     }
 

@@ -13,7 +13,10 @@ use crate::state::queue::{Node, NodeList, OP, is_op};
 impl Queue {
     /// Notes that a task is about to be started.
     pub(crate) fn begin_tasks(&self) {
-        self.has_tasks.store(true, Release);
+        // Written once: all threads read its neighbours.
+        if !self.has_tasks.load(Relaxed) {
+            self.has_tasks.store(true, Release);
+        }
     }
 
     /// Notes whether the operation that is about to start with this op index is a task.
@@ -69,6 +72,12 @@ impl Queue {
     /// Defers the node of a task. The caller holds the lock.
     pub(in crate::engine) fn defer_locked(&self, lists: &mut Lists, node: Node) {
         lists.defer(self.nodes(), node);
+        self.has_deferred.store(true, Relaxed);
+    }
+
+    /// Defers these nodes of tasks. The caller holds the lock.
+    pub(in crate::engine) fn defer_all_locked(&self, lists: &mut Lists, tasks: NodeList) {
+        lists.defer_all(self.nodes(), tasks);
         self.has_deferred.store(true, Relaxed);
     }
 

@@ -405,15 +405,15 @@ impl Engine {
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     pub(super) fn end_poll(&self, lists: &mut Lists, poll: Polled) {
-        let Polled { ready, recheck, mut tasks, stale_events, woken } = poll;
+        let Polled { ready, recheck, tasks, stale_events, woken } = poll;
         lists.end_poll(stale_events, ready.is_empty() && recheck.is_empty() && !woken);
         if lists.flags().is_any_of_queue() {
             self.note_queued(lists, &ready);
         }
         lists.append(self.nodes(), ready);
         lists.append_recheck(self.nodes(), recheck);
-        while let Some(node) = tasks.pop(self.nodes()) {
-            self.defer_locked(lists, node);
+        if !tasks.is_empty() {
+            self.defer_all_locked(lists, tasks);
         }
     }
 
