@@ -5,6 +5,7 @@ use crate::backend::sockets::{Rest, SocketAttempt, Transport};
 use crate::engine::{AttemptContext, EndReason, Engine, OpEntry, OpRef, OpThread, Step, Worker};
 use crate::memory::cells::Cell;
 use crate::port::Store;
+use crate::port::operation::kinds::attempt_task;
 use crate::port::operation::{Kind, OpData, SharedFile};
 use crate::state::slot::Slot;
 use crate::sys::codes;
@@ -93,6 +94,17 @@ impl<B: Buffer> OpData<B> {
         attempt
     }
 
+    /// Does what [`OpData::attempt`] does, for a task: its attempt is a function of the program, and
+    /// never fails or needs the system.
+    #[inline]
+    fn attempt_task<'e>(&mut self, target: impl Fn() -> AttemptTarget<'e>) -> SocketAttempt<Rest> {
+        let attempt = attempt_task(&mut self.operation, target());
+        if matches!(attempt, SocketAttempt::Blocked) && !target().slot.word().is_plain() {
+            return self.attempt_behind_the_end(target());
+        }
+        attempt
+    }
+
     /// Handles an operation that would have to wait, on a descriptor that shows more than
     /// readiness.
     ///
@@ -132,6 +144,23 @@ impl<B: Buffer> OpData<B> {
 }
 
 impl<K, B: Buffer> Store<K, B> {
+    /// Does what [`Store::attempt`] does, for a task.
+    #[inline]
+    pub(super) fn attempt_at_task(
+        &self,
+        cell: &Cell<OpData<B>>,
+        op_ref: &OpRef<'_>,
+        worker: Option<&Worker>,
+    ) -> SocketAttempt<Rest> {
+        let tried = Trying { store: self, op_index: op_ref.op_index, worker };
+        // SAFETY: `get_mut` requires a value that nothing else accesses while the reference lives.
+        // - a value, and nothing else: as in `attempt`.
+        let data = unsafe { cell.get_mut() };
+        let attempt = data.attempt_task(|| AttemptTarget::of(&self.engine, op_ref));
+        std::mem::forget(tried);
+        attempt
+    }
+
     /// Calls [`Store::attempt`], not inlined.
     #[inline(never)]
     pub(super) fn attempt_again(

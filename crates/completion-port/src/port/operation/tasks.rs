@@ -5,6 +5,7 @@ use crate::engine::{EndReason, Engine, OpRef, Step, Worker};
 use crate::memory::cells::Cell;
 use crate::memory::trace::traces_packets;
 use crate::port::current::{own_worker, with_current_worker};
+use crate::port::operation::kinds::TaskFunctions;
 use crate::port::operation::{Detail, OpData, Operation, SharedId, Started};
 use crate::port::raw::{self, Ending, Task};
 use crate::port::{Port, Store};
@@ -32,6 +33,15 @@ impl<B> OpData<B> {
             EndReason::Cancelled | EndReason::TimedOut => Ending::Cancelled,
             EndReason::Gone => Ending::Closed,
         }
+    }
+
+    /// Settles that the task has ended with its attempt. Returns its functions, the task, and how it
+    /// has ended.
+    fn take_ended_task(&mut self) -> Option<(TaskFunctions<B>, B, Ending)> {
+        self.settle(EndReason::Done);
+        let ending = self.ending();
+        let Detail::Task(functions) = self.operation.detail else { return None };
+        Some((functions, self.operation.buffer.take()?, ending))
     }
 
     /// Returns the task and how it has ended. Its end reason is settled.
@@ -77,24 +87,30 @@ impl<K, B: Buffer> Store<K, B> {
         worker: Option<&Worker>,
     ) -> Step {
         loop {
-            let attempt = self.attempt_again(cell, op_ref, worker);
+            let attempt = self.attempt_at_task(cell, op_ref, worker);
             if self.engine.forked() {
                 // The task has forked, and this is the child: the task belongs to the parent.
                 return Step::Waits;
             }
             if attempt.is_over() {
-                let registration = op_ref.registration();
-                // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+                // Only the task is moved out, not the whole operation.
+                let take = |data: &mut OpData<B>| {
+                    let ended = data.take_ended_task();
+                    (ended, traces_packets().then(|| (data.call(), data.error())))
+                };
+                // SAFETY: `take_part` requires that the caller owns the cell, and that it holds a
+                // value.
                 // - owned: this thread has just tried the task, and until it reports the result to
                 //   the engine, below, the engine gives the task to no other thread;
                 // - a value: as for any operation that is tried.
-                let mut data = unsafe { self.operations.take(op_ref.op_index) };
-                data.settle(EndReason::Done);
+                let (ended, traced) = unsafe { cell.take_part(take) };
                 let completion = Completion { engine: &self.engine, op_ref, attempt, worker };
-                if traces_packets() {
-                    self.engine.trace_completed(registration, data.call(), data.error());
+                if let Some((call, error)) = traced {
+                    self.engine.trace_completed(op_ref.registration(), call, error);
                 }
-                data.end_task();
+                if let Some((functions, task, ending)) = ended {
+                    (functions.end)(task, ending);
+                }
                 drop(completion);
                 return Step::Waits;
             }

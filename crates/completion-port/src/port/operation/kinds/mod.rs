@@ -15,6 +15,7 @@ mod task;
 mod write;
 
 pub(crate) use task::TaskFunctions;
+pub(super) use task::attempt as attempt_task;
 
 use super::attempt::AttemptTarget;
 use super::data::{Bytes, Progress};

@@ -113,7 +113,12 @@ fn begins_unasked<B>(operation: &Operation<B>) -> bool {
     (functions.begins_unasked)(task)
 }
 
-fn attempt<B>(operation: &mut Operation<B>, target: AttemptTarget<'_>) -> SocketAttempt<Rest> {
+/// Tries a task once.
+#[inline]
+pub(in crate::port::operation) fn attempt<B>(
+    operation: &mut Operation<B>,
+    target: AttemptTarget<'_>,
+) -> SocketAttempt<Rest> {
     let (Some(task), Detail::Task(functions)) = (&mut operation.buffer, &operation.detail) else {
         unreachable!("a task has its functions until it has ended")
     };
