@@ -137,15 +137,9 @@ pub(crate) fn with_current_worker<R>(
     engine: &Engine,
     action: impl FnOnce(Option<&Worker>) -> R,
 ) -> R {
-    let mut action = Some(action);
-    let mut act = |worker: Option<&Worker>| action.take().map(|action| action(worker));
-    let done = CURRENT.try_with(|current| {
-        let current = current.borrow();
-        let current_worker = current.as_ref().map(|WorkerGuard(current_worker)| current_worker);
-        act(current_worker.filter(|it| it.is_at(engine)).map(|it| &*it.worker))
-    });
-    // The thread's local values are already destroyed.
-    done.ok().flatten().or_else(|| act(None)).expect("it is called once")
+    // Outside the access to the thread's local value, which would pass the result through memory.
+    let worker = own_worker(engine);
+    action(worker.as_deref())
 }
 
 /// Returns the worker of the calling thread at the port of `engine`, if that is the port it waited
