@@ -248,8 +248,15 @@ impl Recipients {
         }
     }
 
-    /// The operation has ended and was dropped, except for its memory: reports the end.
-    fn tell(self, ended: u32, outcome: Outcome, has_packet: bool, emptied: Option<Emptied>) {
+    /// The operation has ended and was dropped, except for its memory: reports the end. Returns the
+    /// port that has performed it.
+    fn tell(
+        self,
+        ended: u32,
+        outcome: Outcome,
+        has_packet: bool,
+        emptied: Option<Emptied>,
+    ) -> Arc<CompletionPort> {
         self.strike(emptied);
         let overlapped = self.overlapped();
         if self.tells_flags {
@@ -262,10 +269,12 @@ impl Recipients {
         // SAFETY: as in `overlapped`.
         let end = || unsafe { overlapped.as_ref() }.status.store(ended as usize, Release);
         let packet = match packet {
-            Packet::Later(later) => file_operations::port_of_later(&later, end),
+            Packet::Later(later) => {
+                file_operations::port_of_later(&later, end).map(|(port, key)| (Some(port), key))
+            }
             Packet::To(port, key) => {
                 end();
-                Some((port.unwrap_or(carrier), key))
+                Some((port, key))
             }
             Packet::None => {
                 end();
@@ -280,8 +289,10 @@ impl Recipients {
         if let Some((port, key)) = packet.filter(|_| has_packet) {
             // Fails if the port was closed meanwhile, or if there is no memory.
             let place = overlapped.as_ptr().cast::<c_void>();
+            let port = port.as_ref().unwrap_or(&carrier);
             let _ = port.post_end(outcome.bytes, key, place, ended);
         }
+        carrier
     }
 }
 
@@ -317,30 +328,39 @@ impl<W: Work> Operation<W> {
     }
 
     /// It has ended within the call that starts it: reports the end. A packet reports a success if
-    /// it `has_packet`.
-    fn conclude(&mut self, has_packet: bool, told: Told) -> Begun {
-        let Some(recipients) = self.recipients.take() else { return Begun::Pending };
+    /// it `has_packet`. Also returns the port that has performed it, unless the operation continues.
+    fn conclude(
+        &mut self,
+        recipients: Recipients,
+        has_packet: bool,
+        told: Told,
+    ) -> (Begun, Option<Arc<CompletionPort>>) {
         let (ended, outcome) = self.finish();
         if let Some(next) = self.next_behind(ended) {
             go_on(recipients, next, outcome);
-            return Begun::Pending;
+            return (Begun::Pending, None);
         }
         let is_success = status::is_success(ended);
         if is_success && !self.work.succeeds_by_packet() {
             // Before the end is reported: the program may reuse the memory after that.
             told.write(outcome);
-            recipients.tell(ended, outcome, has_packet, None);
-            return Begun::Done;
+            return (Begun::Done, Some(recipients.tell(ended, outcome, has_packet, None)));
         }
         if is_success || ended == status::CUT || self.work.fails_by_packet(outcome) {
             // As if it had waited: the notification modes do not apply.
-            recipients.tell(ended, outcome, true, None);
-            return Begun::Pending;
+            return (Begun::Pending, Some(recipients.tell(ended, outcome, true, None)));
         }
         // Only the call reports it.
         recipients.strike(None);
         recipients.overlapped().status.store(ended as usize, Release);
-        failed(ended, outcome.errno)
+        (failed(ended, outcome.errno), Some(recipients.port))
+    }
+
+    /// Tries it in the call that starts it, with the number locked. So the number's meaning does not
+    /// change meanwhile.
+    fn attempt_locked(&mut self, descriptor: RawFd) -> Attempt {
+        self.outcome.is_tcp = self.is_tcp && !self.target.number.has_layer();
+        self.work.attempt(descriptor, &mut self.outcome)
     }
 
     /// The operation has ended in flight, with the status `ended` or by itself. Returns the values
@@ -397,7 +417,10 @@ impl<W: Work> PortOperation for Operation<W> {
     }
 
     fn conclude(mut self: Box<Self>, has_packet: bool, told: Told) -> Begun {
-        Self::conclude(&mut self, has_packet, told)
+        match self.recipients.take() {
+            Some(recipients) => Self::conclude(&mut self, recipients, has_packet, told).0,
+            None => Begun::Pending,
+        }
     }
 
     fn withdraw(mut self: Box<Self>) {
@@ -487,12 +510,9 @@ unsafe fn begin(
     words.status.store(status::PENDING as usize, Release);
     let refuse = |_: &u32| words.status.store(status::UNSUCCESSFUL as usize, Release);
     let (port, line) = line(&mut state, number, descriptor).inspect_err(refuse)?;
-    let packet = if has_packet { packet(&mut state, descriptor, &line) } else { Packet::None };
     let is_listed = work.is_listed();
-    let carrier = Arc::clone(&port);
-    let recipients =
-        Recipients { overlapped, number, is_listed, event, port: carrier, packet, tells_flags };
-    let has_packet = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
+    let reports_success = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
+    let packet = if has_packet { packet(&mut state, descriptor, &line) } else { Packet::None };
     let thread = this_thread();
     let in_flight = |name| InFlight { port: line.port, name, thread, accept, is_called_off: false };
     if is_listed {
@@ -505,20 +525,35 @@ unsafe fn begin(
     port.expect_operations();
     let mut operation = Operation {
         work,
-        recipients: Some(recipients),
+        recipients: None,
         outcome: Outcome::default(),
         // After the look-up, which may have changed the number's meaning.
         target: Target { descriptor, number, epoch: number.epoch() },
         is_tcp: line.is_tcp,
     };
     // Most end immediately, and need no task in the port.
-    if !is_listed && port.raw().try_now(line.id, side, |descriptor| operation.attempt(descriptor)) {
+    let reports = state.registered.is_some();
+    if !is_listed && is_done_at_once(&port, line.id, side, reports, &mut operation) {
         enable_held(&mut state, number, descriptor, &port);
         drop(state);
-        let begun = operation.conclude(has_packet, told);
-        port.raw().run_deferred();
+        let recipients =
+            Recipients { overlapped, number, is_listed, event, port, packet, tells_flags };
+        let (begun, port) = operation.conclude(recipients, reports_success, told);
+        if let Some(port) = port {
+            port.raw().run_deferred();
+        }
         return Ok(begun);
     }
+    let carrier = Arc::clone(&port);
+    operation.recipients = Some(Recipients {
+        overlapped,
+        number,
+        is_listed,
+        event,
+        port: carrier,
+        packet,
+        tells_flags,
+    });
     let operation = Box::write(state.spare_memory.boxed(), operation);
     // The number stays locked. So a thread that cancels the operation finds its name, and the
     // thread that ends it finds its entry.
@@ -527,7 +562,7 @@ unsafe fn begin(
     match started {
         Ok(Started::Completed((operation, _))) => {
             drop(state);
-            let begun = operation.0.conclude(has_packet, told);
+            let begun = operation.0.conclude(reports_success, told);
             port.raw().run_deferred();
             Ok(begun)
         }
@@ -557,6 +592,25 @@ unsafe fn begin(
                 _ => code_of(error),
             })
         }
+    }
+}
+
+/// Tries an operation that is about to start on a number that is locked. Returns whether it is done.
+/// `reports`: the number is also registered.
+fn is_done_at_once<W: Work>(
+    port: &CompletionPort,
+    line: SharedId,
+    side: Side,
+    reports: bool,
+    operation: &mut Operation<W>,
+) -> bool {
+    let attempt = |descriptor| operation.attempt_locked(descriptor);
+    match side {
+        // Any other send starts, and the line changes, with the number locked.
+        Side::Out if !reports => port.raw().try_exclusively(line, side, attempt),
+        // The part of an accept that waits for first data starts without the lock of its
+        // connection's number. And the port learns whether a receive has left data.
+        _ => port.raw().try_now(line, side, attempt),
     }
 }
 

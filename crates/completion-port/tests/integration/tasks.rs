@@ -12,8 +12,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use completion_port::raw::{Attempt, Ending, Side, Task};
-use completion_port::{Batch, Buffer, OpId, Operation, Packet, Port, Started};
+use completion_port::raw::{Attempt, Ending, Hints, Side, Task};
+use completion_port::{
+    Batch, Buffer, Interest, OpId, Operation, Packet, Persistent, Port, Started,
+};
 use testkit::{SOON, Stream, connected, in_a_process_of_its_own, number};
 
 /// Reads a byte, and reports how it ended or that it was dropped instead.
@@ -270,6 +272,53 @@ fn what_is_tried_before_it_is_a_task_is_done_at_once_or_waits() {
     let id = raw.associate_number(number(&bench.near), 8).unwrap();
     bench.port.close();
     assert!(!raw.try_now(id, Side::Out, |_| unreachable!("the port is closed")));
+}
+
+#[test]
+fn what_a_caller_tries_exclusively_changes_nothing() {
+    const NAME: &str = "tasks::what_a_caller_tries_exclusively_changes_nothing";
+    if !in_a_process_of_its_own(NAME) {
+        return;
+    }
+    let bench = Bench::new();
+    let raw = bench.port.raw();
+    let found = |side, attempt| {
+        let attempts = Cell::new(0);
+        let is_done = raw.try_exclusively(bench.id, side, |descriptor| {
+            assert_eq!(descriptor, number(&bench.near));
+            attempts.set(attempts.get() + 1);
+            attempt
+        });
+        (is_done, attempts.get())
+    };
+    // The port does not learn of it, so the next one is tried, too.
+    for (attempt, is_done) in [
+        (Attempt::Blocked, false),
+        (Attempt::Drained, true),
+        (Attempt::OutOfResources, false),
+        (Attempt::Done, true),
+    ] {
+        assert_eq!(found(Side::Out, attempt), (is_done, 1), "{attempt:?}");
+    }
+    let panics = || raw.try_exclusively(bench.id, Side::Out, |_| panic!("a fault of the attempt"));
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    // A task that waits comes first, and concerns one side.
+    let waiting = bench.begin();
+    assert_eq!(found(Side::In, Attempt::Done), (false, 0));
+    assert_eq!(found(Side::Out, Attempt::Done), (true, 1));
+    assert!(bench.port.cancel(waiting).unwrap());
+    raw.run_deferred();
+    assert_eq!(bench.told(), (Some(Ending::Cancelled), None));
+    // Readiness of an enabled association is reported.
+    let id = bench.id.id();
+    raw.enable(id, Interest::OUT, Persistent::Edge, Hints::default).unwrap();
+    assert_eq!(found(Side::Out, Attempt::Done), (false, 0));
+    raw.forget(id).unwrap();
+    assert_eq!(found(Side::Out, Attempt::Done), (false, 0));
+    let id = raw.associate_number(number(&bench.near), 8).unwrap();
+    assert!(raw.try_exclusively(id, Side::Out, |_| Attempt::Done));
+    bench.port.close();
+    assert!(!raw.try_exclusively(id, Side::Out, |_| unreachable!("the port is closed")));
 }
 
 #[test]

@@ -280,6 +280,23 @@ impl Operations {
         attempt.is_over()
     }
 
+    /// Like [`Operations::try_directly`], for a caller that lets no other operation of this
+    /// direction start meanwhile. Changes nothing, whatever the attempt finds.
+    pub(crate) fn try_exclusively(
+        &self,
+        name: Name,
+        direction: Direction,
+        attempt: impl FnOnce(Descriptor) -> SocketAttempt<Rest>,
+    ) -> bool {
+        if self.forked() {
+            return false;
+        }
+        let Some((slot, generation)) = self.known(name) else { return false };
+        slot.word().admits_exclusive(generation, direction.facts())
+            && self.phase() == PortPhase::Open
+            && attempt(slot.descriptor()).is_over()
+    }
+
     fn begin_direct(&self, name: Name, direction: Direction) -> Option<DirectAttempt<'_>> {
         if self.forked() {
             return None;

@@ -192,4 +192,17 @@ impl<K, M, B> Port<K, M, B> {
         !traces_packets()
             && self.engine().try_directly(id.0, direction, |descriptor| attempt(descriptor).into())
     }
+
+    /// Implements [`Raw::try_exclusively`](crate::port::raw::Raw::try_exclusively).
+    #[inline]
+    pub(crate) fn try_exclusively(
+        &self,
+        id: SharedId,
+        direction: Direction,
+        attempt: impl FnOnce(RawFd) -> raw::Attempt,
+    ) -> bool {
+        let attempt = |descriptor| attempt(descriptor).into();
+        // As in `try_now`.
+        !traces_packets() && self.engine().try_exclusively(id.0, direction, attempt)
+    }
 }

@@ -417,6 +417,37 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         self.port.try_now(id, direction, attempt)
     }
 
+    /// Does what [`Raw::try_now`] does, for a caller that lets no other thread use this side of the
+    /// association meanwhile. It costs the port no lock.
+    ///
+    /// Until this call has returned, no other thread may start an operation of this side, try work
+    /// of it, or change or remove the association. For example, the caller has a lock that all of
+    /// these take. Otherwise two operations of one side may run at the same time, or an attempt
+    /// after the end of its association. `id` is that of an association of this port.
+    ///
+    /// The port does not learn what the attempt finds. After [`Blocked`](Attempt::Blocked) or
+    /// [`Drained`](Attempt::Drained), it believes that the side is ready, and the next operation of
+    /// the side is tried for nothing. So this is for sends, which rarely find that. An association
+    /// that is also enabled is left to [`Raw::start_task`]: this returns false without a call of
+    /// `attempt`.
+    ///
+    /// # Examples
+    ///
+    /// As for [`Raw::try_now`], with this call instead.
+    #[inline]
+    pub fn try_exclusively(
+        self,
+        id: SharedId,
+        side: Side,
+        attempt: impl FnOnce(RawFd) -> Attempt,
+    ) -> bool {
+        let direction = match side {
+            Side::In => Direction::In,
+            Side::Out => Direction::Out,
+        };
+        self.port.try_exclusively(id, direction, attempt)
+    }
+
     /// Retries the first task of this side without further delay.
     ///
     /// Call this when the resource that an [`OutOfResources`](Attempt::OutOfResources) task waits

@@ -92,6 +92,17 @@ impl Word {
 }
 
 impl Word {
+    /// Returns whether the caller may try its own work in this direction, if it lets nothing else of
+    /// the direction start meanwhile. The registration that `generation` names is shared and not
+    /// enabled, nothing of the direction is in flight, and an attempt is worthwhile.
+    #[inline]
+    pub(crate) fn admits_exclusive(self, generation: u32, direction: Facts) -> bool {
+        let in_flight = u64::from(direction.directions()) << IN_FLIGHT_SHIFT;
+        self.admits(generation).is_ok()
+            && !self.has(in_flight | ENABLED | ONE_SHOT)
+            && self.may_be_ready(direction)
+    }
+
     /// Short path for the end of the only operation of a shared registration, in this direction:
     /// the direction is `dry` or not, no operation is outstanding, and the sharing of the key ends.
     /// Returns `None` if the registration is enabled or ends.
