@@ -512,9 +512,10 @@ unsafe fn begin(
     let (port, line) = line(&mut state, number, descriptor).inspect_err(refuse)?;
     let is_listed = work.is_listed();
     let reports_success = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
-    let packet = if has_packet { packet(&mut state, descriptor, &line) } else { Packet::None };
-    let thread = this_thread();
-    let in_flight = |name| InFlight { port: line.port, name, thread, accept, is_called_off: false };
+    let in_flight = |name| {
+        let (port, thread) = (line.port, this_thread());
+        InFlight { port, name, thread, accept, is_called_off: false }
+    };
     if is_listed {
         state.operations.insert(address, in_flight(None));
     }
@@ -535,6 +536,14 @@ unsafe fn begin(
     let reports = state.registered.is_some();
     if !is_listed && is_done_at_once(&port, line.id, side, reports, &mut operation) {
         enable_held(&mut state, number, descriptor, &port);
+        // The usual success needs no packet.
+        let is_unreported = !reports_success
+            && operation.outcome.errno == 0
+            && !operation.work.succeeds_by_packet();
+        let packet = match has_packet && !is_unreported {
+            true => packet(&mut state, descriptor, &line),
+            false => Packet::None,
+        };
         drop(state);
         let recipients =
             Recipients { overlapped, number, is_listed, event, port, packet, tells_flags };
@@ -544,6 +553,7 @@ unsafe fn begin(
         }
         return Ok(begun);
     }
+    let packet = if has_packet { packet(&mut state, descriptor, &line) } else { Packet::None };
     let carrier = Arc::clone(&port);
     operation.recipients = Some(Recipients {
         overlapped,
