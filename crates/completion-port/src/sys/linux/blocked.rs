@@ -415,11 +415,9 @@ mod tests {
             // because no processor is free.
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_millis(50) {
-                if asleep_since(&switches).is_some() {
-                    eventually("it wakes", || asleep_since(&switches).is_none());
-                }
+                // A page fault can make it sleep briefly, even now.
+                eventually("it is awake", || asleep_since(&switches).is_none());
             }
-            assert_eq!(asleep_since(&switches), None);
         });
     }
 

@@ -48,7 +48,14 @@ mod tests {
     fn all_threads_get_what_the_first_has_made_and_wait_for_none() {
         static ONCE: Once<u32> = Once::new();
         let (say, heard) = mpsc::channel();
-        let slow = thread::spawn(move || ONCE.get_or_init(|| heard.recv().unwrap()));
+        let (begin, has_begun) = mpsc::channel();
+        let slow = thread::spawn(move || {
+            ONCE.get_or_init(|| {
+                begin.send(()).unwrap();
+                heard.recv().unwrap()
+            })
+        });
+        has_begun.recv().unwrap();
         // Although the other thread is still making its value.
         assert_eq!(ONCE.get_or_init(|| 7), 7);
         say.send(8).unwrap();
