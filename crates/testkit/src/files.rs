@@ -3,7 +3,7 @@
 use std::env;
 use std::fs::File;
 use std::io::{IoSliceMut, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -41,6 +41,20 @@ fn readers(name: &Path) -> usize {
     tasks.filter(|task| reads(task.as_ref().unwrap().path()) == Some(true)).count()
 }
 
+/// Waits until that many threads of this process read from the pipe of which `end` is an end.
+///
+/// # Waiting
+///
+/// Blocks until then, for at most [`SOON`].
+pub fn await_readers(end: RawFd, count: usize) {
+    let name = std::fs::read_link(format!("/proc/self/fd/{end}")).unwrap();
+    let limit = Instant::now() + SOON;
+    while readers(&name) != count {
+        assert!(Instant::now() < limit, "no thread reads");
+        std::thread::yield_now();
+    }
+}
+
 /// A multiple of the block of any file system that tests are run on.
 pub const BLOCK: usize = 4096;
 
@@ -64,14 +78,10 @@ impl Hanging {
     ///
     /// # Waiting
     ///
-    /// Blocks until then, for at most [`SOON`].
+    /// As [`await_readers`].
     pub fn await_begun(&self, count: usize) {
-        let End::Native(writer, true) = &self.0 else { return };
-        let name = std::fs::read_link(format!("/proc/self/fd/{}", writer.as_raw_fd())).unwrap();
-        let end = Instant::now() + SOON;
-        while readers(&name) != count {
-            assert!(Instant::now() < end, "no thread reads");
-            std::thread::yield_now();
+        if let End::Native(writer, true) = &self.0 {
+            await_readers(writer.as_raw_fd(), count);
         }
     }
 

@@ -65,7 +65,7 @@ pub use bsd_files::Hanging;
 pub use child::{in_a_process_of_its_own, spawn};
 pub use dice::Dice;
 #[cfg(target_os = "linux")]
-pub use files::{BLOCK, Hanging, reads_from_cache};
+pub use files::{BLOCK, Hanging, await_readers, reads_from_cache};
 #[cfg(target_os = "linux")]
 pub use fork::{Forked, exit, fork, forks, in_forked_child, in_forked_child_with_clock};
 #[cfg(target_os = "linux")]

@@ -260,8 +260,8 @@ impl<K, M, B> Port<K, M, B> {
     ///
     /// let port: Port<(), &str> = Port::builder().build()?;
     /// let begun = Instant::now();
-    /// port.post_at(Duration::from_millis(20), "later")?;
     /// port.post_at(begun + Duration::from_millis(10), "soon")?;
+    /// port.post_at(Duration::from_millis(20), "later")?;
     /// let never = port.post_at(Duration::from_secs(3600), "in an hour")?;
     ///
     /// let mut batch = Batch::new();

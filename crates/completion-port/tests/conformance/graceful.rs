@@ -8,9 +8,9 @@ use completion_port::{
     Batch, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Persistent, Port,
     Registration, Started,
 };
-#[cfg(target_os = "linux")]
-use testkit::in_forked_child;
 use testkit::{Socket, System, on_every_system};
+#[cfg(target_os = "linux")]
+use testkit::{await_readers, in_forked_child};
 
 use crate::kit::files::{read, synced, written};
 use crate::kit::operations::{
@@ -541,6 +541,9 @@ fn a_read_of_a_pipe_is_cancelled_epoll() {
         let (ours, theirs) = system.pipe();
         let ours = Shared::new(ours);
         port.associate(ours.clone()).unwrap().read_at(room(4), 0).unwrap();
+        if system.has_file_threads() {
+            await_readers(theirs.number(), 1);
+        }
         silent(&port, &system);
         port.shutdown_gracefully(HOUR).unwrap();
         if system.has_file_threads() {
