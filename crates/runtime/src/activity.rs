@@ -107,8 +107,8 @@ impl Activity {
         }
     }
 
-    pub(crate) fn waits(&self) -> impl Iterator<Item = Wait> {
-        self.waits.iter().filter_map(|wait| Wait::of_note(wait.load(Relaxed)))
+    pub(crate) fn waits(&self) -> [Option<Wait>; 2] {
+        self.waits.each_ref().map(|wait| Wait::of_note(wait.load(Relaxed)))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::panic::Location;
-use std::sync::Arc;
 use std::time::Duration;
 
 use completion_port::{BlockDetection, ThreadStats, ThreadStatus};
@@ -11,7 +10,7 @@ use crate::activity::{Doing, Wait};
 use crate::runtime::Handle;
 use crate::shared::Shared;
 use crate::sync;
-use crate::task::TaskInfo;
+use crate::task::TaskView;
 
 /// The state of a runtime. [`Handle::metrics`] returns it.
 ///
@@ -102,10 +101,10 @@ struct ThreadLine {
     number: u64,
     system: Option<u64>,
     stats: Option<ThreadStats>,
-    task: Option<Arc<TaskInfo>>,
+    task: Option<TaskView>,
 }
 
-fn threads(shared: &Shared, tasks: &[Arc<TaskInfo>]) -> Vec<ThreadLine> {
+fn threads(shared: &Shared, tasks: &[TaskView]) -> Vec<ThreadLine> {
     // The port notices how long a thread has been at work when it is asked, so ask twice.
     drop(shared.port.thread_stats());
     let stats = shared.port.thread_stats();
@@ -113,7 +112,7 @@ fn threads(shared: &Shared, tasks: &[Arc<TaskInfo>]) -> Vec<ThreadLine> {
         number,
         system,
         stats: stats.iter().find(|it| system.is_some() && it.system_number == system).copied(),
-        task: tasks.iter().find(|it| it.activity.doing() == Doing::Running(number)).cloned(),
+        task: tasks.iter().find(|it| it.doing == Doing::Running(number)).cloned(),
     };
     shared.threads.all().into_iter().map(line).collect()
 }
@@ -182,20 +181,20 @@ fn kernel_place(system: Option<u64>) -> Option<String> {
 }
 
 /// Names a task.
-impl fmt::Display for TaskInfo {
+impl fmt::Display for TaskView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place: &Location<'_> = self.spawned_at;
         write!(f, "task {}, spawned at {place}", self.number)
     }
 }
 
-fn describe_task(shared: &Shared, tasks: &[Arc<TaskInfo>], task: &TaskInfo) -> String {
-    let doing = match task.activity.doing() {
+fn describe_task(shared: &Shared, tasks: &[TaskView], task: &TaskView) -> String {
+    let doing = match task.doing {
         Doing::Queued => "queued".to_owned(),
         Doing::Running(thread) => format!("runs on thread {thread}"),
         Doing::Waiting => {
-            let waits = task.activity.waits().map(|wait| describe_wait(shared, tasks, wait));
-            let waits: Vec<_> = waits.collect();
+            let waits = task.waits.iter().flatten();
+            let waits: Vec<_> = waits.map(|wait| describe_wait(shared, tasks, *wait)).collect();
             match &waits[..] {
                 [] => "waits for something outside of the runtime".to_owned(),
                 waits => format!("waits for: {}", waits.join(", ")),
@@ -205,7 +204,7 @@ fn describe_task(shared: &Shared, tasks: &[Arc<TaskInfo>], task: &TaskInfo) -> S
     format!("{task}: {doing}")
 }
 
-fn describe_wait(shared: &Shared, tasks: &[Arc<TaskInfo>], wait: Wait) -> String {
+fn describe_wait(shared: &Shared, tasks: &[TaskView], wait: Wait) -> String {
     match wait {
         Wait::Read(socket) => shared.sockets.describe(socket, false),
         Wait::Write(socket) => shared.sockets.describe(socket, true),
@@ -215,7 +214,7 @@ fn describe_wait(shared: &Shared, tasks: &[Arc<TaskInfo>], wait: Wait) -> String
             format!("a time {:.3} s away", left.as_secs_f64())
         }
         Wait::File => "an operation on a file".to_owned(),
-        Wait::Task(name) => match tasks.iter().find(|it| it.name() == name) {
+        Wait::Task(name) => match tasks.iter().find(|it| it.name == name) {
             Some(task) => format!("the end of {task}"),
             None => "the end of a task of another runtime".to_owned(),
         },

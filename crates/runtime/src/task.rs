@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, Location, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
@@ -12,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use async_task::{ScheduleInfo, WithInfo};
 use pin_project_lite::pin_project;
 
-use crate::activity::{self, Activity, Wait};
+use crate::activity::{self, Activity, Doing, Wait};
 use crate::context;
 use crate::fork;
 use crate::shared::{Message, Shared};
@@ -21,17 +22,17 @@ use crate::state::contain;
 use crate::state::places::Places;
 
 /// A task that is ready to be polled. It carries what the runtime knows of it.
-pub(crate) type Runnable = async_task::Runnable<Arc<TaskInfo>>;
+pub(crate) type Runnable = async_task::Runnable<TaskInfo>;
 
-/// What the runtime knows of a task.
+/// What the runtime knows of a task. It is in the task's own memory.
 pub(crate) struct TaskInfo {
     shared: Arc<Shared>,
     /// Counts the tasks of the runtime.
-    pub(crate) number: u64,
+    number: u64,
     /// The task's place in the list, or [`NOWHERE`]. Written before the task is queued.
     place: AtomicUsize,
-    pub(crate) spawned_at: &'static Location<'static>,
-    pub(crate) activity: Activity,
+    spawned_at: &'static Location<'static>,
+    activity: Activity,
     abort: Abort,
     /// The process that has the task.
     forks: u32,
@@ -45,12 +46,97 @@ impl RefUnwindSafe for TaskInfo {}
 /// The place of a task that is not in the list.
 const NOWHERE: usize = usize::MAX;
 
+impl TaskInfo {
+    /// Names the task among those of all runtimes. After 2^44 tasks, numbers repeat.
+    fn name(&self) -> u64 {
+        u64::from(self.shared.number) << 44 | self.number & ((1 << 44) - 1)
+    }
+
+    fn abort_handle(&self) -> AbortHandle {
+        AbortHandle {
+            spawned_at: self.spawned_at,
+            task: Some(Target {
+                shared: Arc::clone(&self.shared),
+                place: self.place.load(Relaxed),
+                number: self.number,
+                forks: self.forks,
+            }),
+        }
+    }
+
+    /// Stores what wakes the task if it is aborted, at the end of its first poll. If it was aborted
+    /// meanwhile, wakes it.
+    fn list_waker(&self, waker: &Waker) {
+        self.shared.tasks.places.get(self.place.load(Relaxed), |task| {
+            task.waker = Some(waker.clone());
+        });
+        // A request is made under the lock, by a thread that wakes the task if it finds the waker.
+        if self.abort.is_requested() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn abort(&self) {
+        // In a forked child, the task is the parent's.
+        if self.forks == fork::count() {
+            self.shared.tasks.abort(self.place.load(Relaxed), self.number);
+        }
+    }
+}
+
+/// Where a [`TaskInfo`] is. Its owner knows why the task's memory has not been freed.
+struct InfoPointer(NonNull<TaskInfo>);
+
+// SAFETY: it gives shared references only.
+// - `TaskInfo` may be shared by threads, as the call of `is_shared` shows.
+unsafe impl Send for InfoPointer {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for InfoPointer {}
+
+const _: () = {
+    const fn is_shared<T: Sync>() {}
+    is_shared::<TaskInfo>();
+};
+
 /// The tasks whose futures have not been dropped.
 #[derive(Default)]
 pub(crate) struct TaskList {
-    places: Places<(Arc<TaskInfo>, Waker)>,
+    places: Places<ListedTask>,
     /// How many tasks were spawned.
     spawned: AtomicU64,
+}
+
+/// A task in the list.
+struct ListedTask {
+    info: InfoPointer,
+    /// Wakes the task. Stored at the end of its first poll: many tasks have only one.
+    waker: Option<Waker>,
+}
+
+impl ListedTask {
+    fn info(&self) -> &TaskInfo {
+        // SAFETY: the reference requires a live `TaskInfo`.
+        // - it is in the task's memory, which `async-task` frees after the task's future was dropped;
+        // - that takes this out of the list, and drops it, before it ends ([`Ended`]).
+        unsafe { self.info.0.as_ref() }
+    }
+
+    /// Makes the task's next poll end it. Returns what wakes the task, for the caller to do so
+    /// without a lock. `None` if its first poll has not ended, which then wakes it.
+    fn request_abort(&self) -> Option<Waker> {
+        self.info().abort.request();
+        self.waker.clone()
+    }
+}
+
+/// A task, as it was when someone looked.
+#[derive(Clone)]
+pub(crate) struct TaskView {
+    pub(crate) name: u64,
+    pub(crate) number: u64,
+    pub(crate) spawned_at: &'static Location<'static>,
+    pub(crate) doing: Doing,
+    pub(crate) waits: [Option<Wait>; 2],
 }
 
 impl TaskList {
@@ -61,8 +147,17 @@ impl TaskList {
 
     /// Aborts all tasks.
     pub(crate) fn abort_all(&self) {
-        for (info, waker) in self.places.map(Clone::clone) {
-            info.abort.request(&waker);
+        self.places.map(ListedTask::request_abort).into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// Aborts the task of this number, unless it has left this place.
+    fn abort(&self, place: usize, number: u64) {
+        let waker = self.places.get(place, |task| {
+            // Another task may have the place of one that has ended.
+            if task.info().number == number { task.request_abort() } else { None }
+        });
+        if let Some(waker) = waker.flatten() {
+            waker.wake();
         }
     }
 
@@ -72,29 +167,17 @@ impl TaskList {
     }
 
     /// Returns the tasks that have not ended.
-    pub(crate) fn all(&self) -> Vec<Arc<TaskInfo>> {
-        self.places.map(|(info, _)| Arc::clone(info))
-    }
-}
-
-impl TaskInfo {
-    /// Names the task among those of all runtimes. After 2^44 tasks, numbers repeat.
-    pub(crate) fn name(&self) -> u64 {
-        u64::from(self.shared.number) << 44 | self.number & ((1 << 44) - 1)
-    }
-
-    fn abort(&self) {
-        // In a forked child, the task is the parent's.
-        if self.forks != fork::count() {
-            return;
-        }
-        let waker = self.shared.tasks.places.get(self.place.load(Relaxed), |(info, waker)| {
-            // Another task may have the place of one that has ended.
-            std::ptr::eq(&raw const **info, self).then(|| waker.clone())
-        });
-        if let Some(waker) = waker.flatten() {
-            self.abort.request(&waker);
-        }
+    pub(crate) fn all(&self) -> Vec<TaskView> {
+        self.places.map(|task| {
+            let TaskInfo { number, spawned_at, activity, .. } = task.info();
+            TaskView {
+                name: task.info().name(),
+                number: *number,
+                spawned_at,
+                doing: activity.doing(),
+                waits: activity.waits(),
+            }
+        })
     }
 }
 
@@ -105,6 +188,8 @@ pin_project! {
         #[pin]
         future: Option<F>,
         ended: Ended,
+        // The first poll has ended.
+        is_wakeable: bool,
     }
 
     impl<F> PinnedDrop for Spawned<F> {
@@ -118,11 +203,22 @@ pin_project! {
 }
 
 /// Takes the task out of the list when its future has been dropped.
-struct Ended(Arc<TaskInfo>);
+struct Ended(InfoPointer);
+
+impl Ended {
+    fn info(&self) -> &TaskInfo {
+        // SAFETY: the reference requires a live `TaskInfo`.
+        // - this is part of the task's future, and both are in the task's memory, or the memory
+        //   that `async-task` allocates for a large future belongs to the task;
+        // - `async-task` drops the future before the metadata, which futures may borrow (see
+        //   `Builder::spawn_unchecked`).
+        unsafe { self.0.0.as_ref() }
+    }
+}
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        let TaskInfo { shared, place, .. } = &*self.0;
+        let TaskInfo { shared, place, .. } = self.info();
         let place = place.load(Relaxed);
         if place != NOWHERE {
             // This may drop the last waker, outside the lock.
@@ -137,7 +233,7 @@ impl<F: Future> Future for Spawned<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let info = &*this.ended.0;
+        let info = this.ended.info();
         let _polling = info.activity.poll();
         let result = if info.abort.is_requested() {
             Err(JoinError(Reason::Aborted))
@@ -146,6 +242,9 @@ impl<F: Future> Future for Spawned<F> {
             let future = future.expect("the task is not polled after its end");
             match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
                 Ok(Poll::Pending) => {
+                    if !std::mem::replace(this.is_wakeable, true) {
+                        info.list_waker(context.waker());
+                    }
                     info.activity.set_waiting();
                     return Poll::Pending;
                 }
@@ -204,7 +303,7 @@ struct Begun<T> {
 /// Queues a new task. If the runtime has ended, drops its future, and the handle reports that:
 /// nobody may be left who would do it later. Both may run the program's code.
 fn finish<T>(Begun { task, runnable, is_admitted }: Begun<T>) -> JoinHandle<T> {
-    let shared = &task.info.shared;
+    let Some(TaskInfo { shared, .. }) = task.info() else { return task };
     let refused =
         if is_admitted { shared.try_post(runnable) } else { Some(Message::Run(runnable)) };
     if refused.is_some() {
@@ -224,7 +323,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let info = Arc::new(TaskInfo {
+    let info = TaskInfo {
         shared: Arc::clone(shared),
         number: shared.tasks.spawned.fetch_add(1, Relaxed) + 1,
         place: AtomicUsize::new(NOWHERE),
@@ -232,18 +331,25 @@ where
         activity: Activity::default(),
         abort: Abort::new(),
         forks: fork::count(),
-    });
-    let spawned = Spawned { future: Some(future), ended: Ended(Arc::clone(&info)) };
+    };
     // `async-task` counts another reference during each call of a schedule function that has a size.
-    let (runnable, task) = async_task::Builder::new()
-        .metadata(Arc::clone(&info))
-        .spawn(move |_| spawned, WithInfo(schedule));
-    let waker = runnable.waker();
+    let (runnable, task) = async_task::Builder::new().metadata(info).spawn(
+        |info| Spawned {
+            future: Some(future),
+            ended: Ended(InfoPointer(NonNull::from(info))),
+            is_wakeable: false,
+        },
+        WithInfo(schedule),
+    );
+    let info = runnable.metadata();
     let is_admitted = shared.ending.admit(|| {
-        let place = shared.tasks.places.insert((Arc::clone(&info), waker));
-        info.place.store(place, Relaxed);
+        let info = InfoPointer(NonNull::from(info));
+        let place = shared.tasks.places.insert(ListedTask { info, waker: None });
+        runnable.metadata().place.store(place, Relaxed);
     });
-    Begun { task: JoinHandle { task: Some(task.fallible()), info }, runnable, is_admitted }
+    let info = InfoPointer(NonNull::from(info));
+    let task = JoinHandle { task: Some(task.fallible()), info, spawned_at };
+    Begun { task, runnable, is_admitted }
 }
 
 /// Schedules a task that was woken.
@@ -303,11 +409,23 @@ fn schedule(runnable: Runnable, how: ScheduleInfo) {
 /// ```
 #[must_use = "dropping it detaches the task; `drop` says so"]
 pub struct JoinHandle<T> {
-    task: Option<async_task::FallibleTask<Result<T, JoinError>, Arc<TaskInfo>>>,
-    info: Arc<TaskInfo>,
+    /// `None` once the output was returned.
+    task: Option<async_task::FallibleTask<Result<T, JoinError>, TaskInfo>>,
+    /// Valid while there is a `task`.
+    info: InfoPointer,
+    spawned_at: &'static Location<'static>,
 }
 
 impl<T> JoinHandle<T> {
+    /// Returns what the runtime knows of the task. `None` once the output was returned.
+    fn info(&self) -> Option<&TaskInfo> {
+        self.task.as_ref()?;
+        // SAFETY: the reference requires a live `TaskInfo`.
+        // - it is in the task's memory, which is not freed as long as there is a `task`;
+        // - the reference borrows the handle, which can't give the `task` up meanwhile.
+        Some(unsafe { self.info.0.as_ref() })
+    }
+
     /// Ends the task at its next poll, which drops its future. Awaiting it then returns an error
     /// ([`JoinError::is_aborted`]), unless the task had already completed.
     ///
@@ -327,7 +445,9 @@ impl<T> JoinHandle<T> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn abort(&self) {
-        self.info.abort();
+        if let Some(info) = self.info() {
+            info.abort();
+        }
     }
 
     /// Returns a handle that aborts the task.
@@ -345,7 +465,8 @@ impl<T> JoinHandle<T> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn abort_handle(&self) -> AbortHandle {
-        AbortHandle(Arc::clone(&self.info))
+        let ended = AbortHandle { spawned_at: self.spawned_at, task: None };
+        self.info().map_or(ended, TaskInfo::abort_handle)
     }
 
     /// Returns whether the task has ended.
@@ -376,12 +497,14 @@ impl<T> Future for JoinHandle<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let task = self.task.as_mut().expect("polled after it was ready");
         let polled = Pin::new(task).poll(context);
-        if polled.is_pending() {
-            if self.info.forks != fork::count() {
+        if polled.is_pending()
+            && let Some(info) = self.info()
+        {
+            if info.forks != fork::count() {
                 // The parent's threads run the task. Its drop detaches what this process has of it.
                 return Poll::Ready(Err(JoinError(Reason::Aborted)));
             }
-            activity::note(Wait::Task(self.info.name()));
+            activity::note(Wait::Task(info.name()));
         }
         polled.map(|result| {
             self.task = None;
@@ -428,20 +551,41 @@ impl<T> fmt::Debug for JoinHandle<T> {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct AbortHandle(Arc<TaskInfo>);
+pub struct AbortHandle {
+    spawned_at: &'static Location<'static>,
+    /// `None` if the task's output had been returned before there was this handle.
+    task: Option<Target>,
+}
+
+/// Names a task that may have ended.
+#[derive(Clone)]
+struct Target {
+    shared: Arc<Shared>,
+    place: usize,
+    number: u64,
+    /// The process that has the task.
+    forks: u32,
+}
+
+// As for `TaskInfo`.
+impl UnwindSafe for Target {}
+impl RefUnwindSafe for Target {}
 
 impl AbortHandle {
     /// Ends the task, as [`JoinHandle::abort`] does.
     pub fn abort(&self) {
-        self.0.abort();
+        // In a forked child, the task is the parent's.
+        if let Some(Target { shared, place, number, forks }) = &self.task
+            && *forks == fork::count()
+        {
+            shared.tasks.abort(*place, *number);
+        }
     }
 }
 
 impl fmt::Debug for AbortHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AbortHandle")
-            .field("spawned_at", &self.0.spawned_at)
-            .finish_non_exhaustive()
+        f.debug_struct("AbortHandle").field("spawned_at", &self.spawned_at).finish_non_exhaustive()
     }
 }
 

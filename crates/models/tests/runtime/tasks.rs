@@ -25,10 +25,51 @@ fn a_task_that_is_aborted_while_it_is_polled_ends() {
                 task.run(|| abort.is_requested());
             })
         };
-        abort.request(&Waker::from(Arc::clone(&task)));
+        abort.request();
+        Waker::from(Arc::clone(&task)).wake();
         polls.join().unwrap();
         task.run(|| abort.is_requested());
         assert!(task.has_ended());
+    });
+}
+
+/// A task that is aborted before or during its first poll, at whose end its waker is stored, ends.
+#[test]
+fn a_task_that_is_aborted_in_its_first_poll_ends() {
+    explore(|| {
+        let task = Task::scheduled();
+        task.queue();
+        let parts = Arc::new((Abort::new(), Places::<Option<Waker>>::default()));
+        let place = parts.1.insert(None);
+        let polls = {
+            let task = Arc::clone(&task);
+            spawn(&parts, move |parts| {
+                let (abort, places) = parts;
+                task.run(|| {
+                    if abort.is_requested() {
+                        return true;
+                    }
+                    let waker = Waker::from(Arc::clone(&task));
+                    places.get(place, |stored| *stored = Some(waker.clone()));
+                    if abort.is_requested() {
+                        waker.wake_by_ref();
+                    }
+                    false
+                });
+            })
+        };
+        let (abort, places) = &*parts;
+        let waker = places.get(place, |waker| {
+            abort.request();
+            waker.clone()
+        });
+        if let Some(waker) = waker.flatten() {
+            waker.wake();
+        }
+        polls.join().unwrap();
+        task.run(|| abort.is_requested());
+        assert!(task.has_ended());
+        drop(places.remove(place));
     });
 }
 
@@ -108,7 +149,8 @@ impl Runtime {
     fn end(&self) {
         self.ending.enter(Phase::Ending);
         for spawned in self.tasks.map(Arc::clone) {
-            spawned.abort.request(&Waker::from(Arc::clone(&spawned.task)));
+            spawned.abort.request();
+            Waker::from(Arc::clone(&spawned.task)).wake();
         }
         let all_ended = self.ending.wait_until(None, || {
             self.run();

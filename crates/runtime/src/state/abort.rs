@@ -1,7 +1,6 @@
 //! The request to abort a task.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::Waker;
 
 use crate::sync::AtomicBool;
 
@@ -13,11 +12,10 @@ impl Abort {
         Self(AtomicBool::new(false))
     }
 
-    /// Makes the task's next poll end it. `waker` wakes the task.
-    pub(crate) fn request(&self, waker: &Waker) {
+    /// Makes the task's next poll end it. The caller then wakes the task: it is polled once more,
+    /// and sees the flag, because the wake orders the two.
+    pub(crate) fn request(&self) {
         self.0.store(true, Relaxed);
-        // The task is polled once more, and then sees the flag: the wake orders the two.
-        waker.wake_by_ref();
     }
 
     /// Returns whether the poll that begins now ends the task.

@@ -32,8 +32,8 @@ impl<T> Places<T> {
 
     /// Returns what `f` makes of the value in a place. `None` if the place is free or does not
     /// exist.
-    pub(crate) fn get<U>(&self, place: usize, f: impl FnOnce(&T) -> U) -> Option<U> {
-        lock(&self.0).entries.get(place)?.as_ref().map(f)
+    pub(crate) fn get<U>(&self, place: usize, f: impl FnOnce(&mut T) -> U) -> Option<U> {
+        lock(&self.0).entries.get_mut(place)?.as_mut().map(f)
     }
 
     /// Gives a place up. The caller drops what it held without a lock.
