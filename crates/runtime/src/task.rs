@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, Location, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -183,13 +184,18 @@ impl TaskList {
 
 pin_project! {
     /// The future of a task, with everything that must happen when it ends.
+    ///
+    /// The fields are in this order in memory.
     #[project = SpawnedProjection]
+    #[repr(C)]
     struct Spawned<F> {
         #[pin]
         future: Option<F>,
         ended: Ended,
         // The first poll has ended.
         is_wakeable: bool,
+        // Keeps the next task in memory away from the cache lines of this one.
+        _apart: MaybeUninit<[u8; 64]>,
     }
 
     impl<F> PinnedDrop for Spawned<F> {
@@ -338,6 +344,7 @@ where
             future: Some(future),
             ended: Ended(InfoPointer(NonNull::from(info))),
             is_wakeable: false,
+            _apart: MaybeUninit::uninit(),
         },
         WithInfo(schedule),
     );
