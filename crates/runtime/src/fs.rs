@@ -53,7 +53,7 @@ impl Wait {
         let pending = Arc::<Pending>::default();
         let message = {
             let pending = Arc::clone(&pending);
-            move |outcome| Message::File(pending, outcome)
+            move |outcome| Message::File(Box::new((pending, outcome)))
         };
         match shared.port.start_then_post(operation, message) {
             Ok(id) => Ok(Self { pending, shared, id: Some(id) }),

@@ -18,15 +18,18 @@ use crate::sync::{self, Mutex};
 use crate::task::{Runnable, TaskList};
 use crate::time::{self, Place, Timers};
 
-/// What threads and tasks send through the port.
+/// What threads and tasks send through the port. It is small, since each one is copied several
+/// times on its way.
 pub(crate) enum Message {
     /// A task to be polled.
     Run(Runnable),
     /// A timer has expired: the one that was set for this place as the timer of this generation.
     Timer(Place, u32),
     /// An operation on a file has ended.
-    File(Arc<Pending>, Outcome),
+    File(Box<(Arc<Pending>, Outcome)>),
 }
+
+const _: () = assert!(size_of::<Message>() <= 16);
 
 /// The port of a runtime.
 pub(crate) type RuntimePort = Port<Arc<SocketState>, Message>;
@@ -176,7 +179,10 @@ impl Shared {
                 let woken = context::collect_woken(|| time::expire(self, place, generation));
                 woken.into_iter().for_each(run);
             }
-            Packet::Posted(Message::File(pending, outcome)) => pending.complete(outcome),
+            Packet::Posted(Message::File(ended)) => {
+                let (pending, outcome) = *ended;
+                pending.complete(outcome);
+            }
             Packet::Notified(notified) => {
                 let events = notified.events();
                 let state = notified.into_key();

@@ -31,14 +31,32 @@ impl Timers {
     }
 }
 
-/// Where a timer is: a part, and a place there.
+/// Where a timer is: a part, and a place there. Small, because it is part of a message.
 #[derive(Clone, Copy)]
-pub(crate) struct Place(usize, usize);
+pub(crate) struct Place {
+    part: u8,
+    number: u32,
+}
+
+impl Place {
+    /// `None` if there are too many places.
+    fn new(part: usize, number: usize) -> Option<Self> {
+        Some(Self { part: u8::try_from(part).ok()?, number: u32::try_from(number).ok()? })
+    }
+
+    fn timers(self, shared: &Shared) -> &state::timer::Timers<TimerId> {
+        &shared.timers.0[usize::from(self.part)]
+    }
+
+    fn number(self) -> usize {
+        self.number as usize
+    }
+}
 
 /// Handles the message of an expired timer.
 pub(crate) fn expire(shared: &Shared, place: Place, generation: u32) {
     let set = |at, next| set(shared, at, place, next);
-    shared.timers.0[place.0].expire(place.1, generation, sync::now(), set);
+    place.timers(shared).expire(place.number(), generation, sync::now(), set);
 }
 
 /// Sets a timer of the port. `None` if the port is closed or out of memory.
@@ -70,13 +88,13 @@ impl Started {
         // Most wakers are the task's own. So its timers are in one part, where a new one can follow
         // an old one in its place.
         let part = sync::part_of(waker.data(), shared.timers.0.len());
-        let set = |at, place, generation| set(&shared, at, Place(part, place), generation);
-        let place = shared.timers.0[part].start(deadline, now, waker.clone(), set)?;
-        Some(Self { place: Place(part, place), shared })
+        let set = |at, number, generation| set(&shared, at, Place::new(part, number)?, generation);
+        let number = shared.timers.0[part].start(deadline, now, waker.clone(), set)?;
+        Some(Self { place: Place::new(part, number)?, shared })
     }
 
     fn timers(&self) -> &state::timer::Timers<TimerId> {
-        &self.shared.timers.0[self.place.0]
+        self.place.timers(&self.shared)
     }
 
     fn set(&self) -> impl FnOnce(Instant, u32) -> Option<TimerId> {
@@ -89,7 +107,7 @@ impl Drop for Started {
         if is_forked(&self.shared) {
             return;
         }
-        let (set, waker) = self.timers().abandon(self.place.1);
+        let (set, waker) = self.timers().abandon(self.place.number());
         if let Some(set) = set {
             drop(self.shared.port.cancel_post(set));
         }
@@ -176,7 +194,7 @@ impl Sleep {
         {
             // If the port's timer has expired already, its message has no effect.
             let cancel = |set| drop(started.shared.port.cancel_post(set));
-            started.timers().reset(started.place.1, deadline, cancel, started.set());
+            started.timers().reset(started.place.number(), deadline, cancel, started.set());
         }
     }
 }
@@ -195,7 +213,9 @@ impl Future for Sleep {
         }
         let is_waiting = match &self.started {
             Some(started) if is_forked(&started.shared) => false,
-            Some(started) => started.timers().wait(started.place.1, context.waker(), started.set()),
+            Some(started) => {
+                started.timers().wait(started.place.number(), context.waker(), started.set())
+            }
             None => {
                 self.started = Started::new(self.deadline, now, context.waker());
                 true
