@@ -1,15 +1,10 @@
 //! Slots, links of posted messages, and operations.
 
-use crate::memory::arena::Arena;
+use crate::memory::arena::{APART, Arena};
 use crate::state::operations::{Op, OpTable};
 use crate::state::queue::{Links, Node, OP, POSTED, cell_of, is_op};
 use crate::state::slot::Slot;
 use crate::sync::AtomicU32;
-
-/// The links of the first 992 messages have a cache line each. Otherwise 16 would share one, and
-/// threads that post and take different messages would wait for it. If more are in use, most are
-/// timers, whose links change twice. This many are made in five steps ([`Arena::last_made_with`]).
-const APART: u32 = 992;
 
 /// The link of a message, alone in its cache line.
 #[repr(align(64))]

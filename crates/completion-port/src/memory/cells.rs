@@ -8,7 +8,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-use crate::memory::arena::Arena;
+use crate::memory::arena::{APART, Arena};
 use crate::types::source::SourceName;
 
 /// Room for one value.
@@ -174,6 +174,74 @@ impl<T> Cells<T> {
 impl<T> fmt::Debug for Cells<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Cells")
+    }
+}
+
+/// Like [`Cells`], but the first ones have a cache line each.
+pub(crate) struct CellsApart<T> {
+    first: Arena<LoneCell<T>>,
+    /// The others, whose numbers start at [`APART`].
+    others: Cells<T>,
+}
+
+/// A cell, alone in its cache line if its value is not larger.
+#[repr(align(64))]
+struct LoneCell<T>(Cell<T>);
+
+impl<T> Default for LoneCell<T> {
+    fn default() -> Self {
+        Self(Cell::default())
+    }
+}
+
+impl<T> CellsApart<T> {
+    pub(crate) const fn new() -> Self {
+        Self { first: Arena::new(), others: Cells::new() }
+    }
+
+    /// Makes sure that cell `number` can be used. Returns false if there is no memory.
+    pub(crate) fn reserve(&self, number: u32) -> bool {
+        match number.checked_sub(APART) {
+            None => self.first.reserve(number),
+            Some(number) => self.others.reserve(number),
+        }
+    }
+
+    /// Returns the cell with this number, which was reserved.
+    #[inline]
+    fn at(&self, number: u32) -> &Cell<T> {
+        match number.checked_sub(APART) {
+            None => &self.first.at(number).0,
+            Some(number) => self.others.at(number),
+        }
+    }
+
+    /// Puts a value into a cell.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Cell::put`].
+    pub(crate) unsafe fn put(&self, number: u32, value: T) {
+        // SAFETY: `put` requires that the caller owns the cell and that it is empty.
+        // - the caller ensures both.
+        unsafe { self.at(number).put(value) };
+    }
+
+    /// Moves the value out of a cell.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Cell::take`].
+    pub(crate) unsafe fn take(&self, number: u32) -> T {
+        // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
+        // - the caller ensures both.
+        unsafe { self.at(number).take() }
+    }
+}
+
+impl<T> fmt::Debug for CellsApart<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CellsApart")
     }
 }
 

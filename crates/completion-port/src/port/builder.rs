@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::backend::Backend;
 use crate::engine::Engine;
-use crate::memory::cells::Cells;
+use crate::memory::cells::{Cells, CellsApart};
 use crate::port::{Port, Store};
 use crate::sys;
 use crate::types::buffer::Buffer;
@@ -328,7 +328,7 @@ impl<B> PortBuilder<B> {
         }
         Ok(Port {
             store: Store::new(engine, kernel),
-            messages: Cells::new(),
+            messages: CellsApart::new(),
             messages_of: Cells::new(),
         })
     }

@@ -27,7 +27,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use crate::engine::{DeferredWork, Engine};
-use crate::memory::cells::{Cells, Keys};
+use crate::memory::cells::{Cells, CellsApart, Keys};
 use crate::port::operation::OpData;
 use crate::port::operation::message::MessagesOf;
 use crate::port::raw::Raw;
@@ -92,7 +92,7 @@ use crate::types::source::KernelId;
 /// ```
 pub struct Port<K, M = (), B = Vec<u8>> {
     store: Store<K, B>,
-    messages: Cells<M>,
+    messages: CellsApart<M>,
     messages_of: MessagesOf<M, B>,
 }
 
@@ -191,7 +191,7 @@ impl<K, M, B> Port<K, M, B> {
         &self.store
     }
 
-    pub(crate) fn messages(&self) -> &Cells<M> {
+    pub(crate) fn messages(&self) -> &CellsApart<M> {
         &self.messages
     }
 
