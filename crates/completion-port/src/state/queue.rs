@@ -123,6 +123,17 @@ impl NodeList {
         self.len += 1;
     }
 
+    /// Prepends `node`.
+    #[inline]
+    pub(crate) fn push_front(&mut self, links: &impl Links, node: Node) {
+        links.link(node).store(self.head, Relaxed);
+        if self.head == NIL {
+            self.tail = node;
+        }
+        self.head = node;
+        self.len += 1;
+    }
+
     /// Removes and returns the first node.
     #[inline]
     pub(crate) fn pop(&mut self, links: &impl Links) -> Option<Node> {

@@ -311,14 +311,13 @@ impl Queue {
             return false;
         }
         // The newest is the first.
-        let mut oldest = NIL;
+        let mut behind = NodeList::new();
         while node != NIL {
-            let link = self.nodes().link(node);
-            let older = link.load(Relaxed);
-            link.store(oldest, Relaxed);
-            (oldest, node) = (node, older);
+            let older = self.nodes().link(node).load(Relaxed);
+            behind.push_front(self.nodes(), node);
+            node = older;
         }
-        lists.append(self.nodes(), NodeList::from_head(self.nodes(), oldest));
+        lists.append(self.nodes(), behind);
         true
     }
 
