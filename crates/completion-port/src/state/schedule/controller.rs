@@ -18,6 +18,8 @@
 //! This module knows neither a clock nor threads: moments are arguments. Durations are nanoseconds
 //! in a `u64`, since they are multiplied and divided by numbers of packets and workers.
 
+mod kept;
+
 use super::Moment;
 
 /// The time from a wake-up until the thread runs. Work that the running workers finish within this
@@ -43,10 +45,6 @@ const OVERDUE: u64 = 900_000;
 
 /// A lone worker takes at most its fair part of the queue, or this many packets if that is more.
 pub(super) const PART: usize = 16;
-
-/// After this many waits a worker divides what it has returned to the queue itself with the others,
-/// which may have fewer such packets.
-const EVERY: u8 = 16;
 
 /// A worker that has been busy for this long wakes another one even if it leaves only a few packets
 /// each time.
@@ -107,6 +105,8 @@ struct WorkerLoad {
     /// When the worker last took packets. Recorded only if the port has several workers, and either
     /// another one was active or several packets were queued.
     took_at: Option<Moment>,
+    /// How many it took then.
+    took: usize,
 }
 
 /// The controller of a port, guarded by the port's lock.
@@ -333,6 +333,7 @@ impl Controller {
             self.advance(now, threads, handed);
             self.divide_short(worker, view, now)
         };
+        self.loads[worker].took = share.packets;
         share.call &= helpers > 0;
         if share.packets == queued {
             self.stands = None;
@@ -363,13 +364,6 @@ impl Controller {
         let packets = part.min(queued).min(room);
         let call = is_helped || self.is_worth_a_wake(queued - packets, workers);
         Share { packets, call }
-    }
-
-    /// Returns how many of its `own` packets the worker keeps.
-    fn kept(&mut self, worker: usize, own: usize) -> usize {
-        let kept = &mut self.loads[worker].kept;
-        *kept = if own == 0 { 0 } else { (*kept + 1) % EVERY };
-        if *kept == 0 { 0 } else { own }
     }
 
     /// Returns whether the first queued packet was seen long ago. If so, handlers take longer than
