@@ -158,6 +158,9 @@ pub(crate) struct Worker {
     /// thread touches these.
     own: AtomicU32,
     own_at: AtomicU32,
+    /// How many messages the thread has put in front of its chain without the lock since it last
+    /// started to wait. Only the thread touches it.
+    put_alone: AtomicU32,
     /// The messages that the thread has put behind its packets, as a chain of nodes, the newest
     /// first. Only the thread adds to it. It takes away the whole chain under the lock, and so does
     /// another thread if this one is stuck.
@@ -190,6 +193,7 @@ impl Worker {
             quota: AtomicU32::new(0),
             shares: AtomicU32::new(BEGIN),
             put_next: AtomicU32::new(0),
+            put_alone: AtomicU32::new(0),
             own: AtomicU32::new(0),
             own_at: AtomicU32::new(BEGIN),
             behind: AtomicU32::new(NIL),
@@ -416,6 +420,25 @@ impl Worker {
         self.add_to_quota();
     }
 
+    /// Adds a node, whose link this is, at the front of the chain, if that has others.
+    ///
+    /// The thread itself calls this, while it handles packets. Returns false if there are none,
+    /// perhaps because another thread has just taken them away.
+    #[inline]
+    fn also_put_in_front(&self, node: Node, link: &AtomicU32) -> bool {
+        let first = self.list.load(Relaxed);
+        if first == NIL {
+            return false;
+        }
+        link.store(first, Relaxed);
+        // Only this thread adds nodes, so the chain that begins with this one is the same.
+        let is_put = self.list.compare_exchange(first, node, Release, Relaxed).is_ok();
+        if is_put {
+            self.add_to_quota();
+        }
+        is_put
+    }
+
     /// Adds a node at the end of the chain, if the chain is shorter than `most`. Returns whether it
     /// was.
     ///
@@ -484,6 +507,43 @@ impl Worker {
         let count = self.put_next.load(Relaxed);
         self.put_next.store((count + 1).min(MOST_NEXT), Relaxed);
         count < MOST_NEXT
+    }
+
+    /// Whether the thread may put a message in front of its chain without the lock, unless the chain
+    /// is taken away. `displaces`: only if no other is there that it has put there.
+    ///
+    /// It has taken a packet and has others left. So the schedule knows that it has several, and
+    /// that another thread has to keep watch.
+    #[inline]
+    pub(super) fn may_put_alone(&self, displaces: bool) -> bool {
+        !self.is_chain_empty()
+            && self.current() != NIL
+            && !self.has_attention()
+            && !self.runs_deferred()
+            && self.put_next.load(Relaxed) < MOST_NEXT
+            && (!displaces || self.own_left() == 0)
+    }
+
+    /// Puts a message in front of the chain, after [`Worker::may_put_alone`]. Returns false if the
+    /// chain was taken away.
+    #[inline]
+    pub(super) fn put_alone(&self, node: Node, link: &AtomicU32) -> bool {
+        if !self.also_put_in_front(node, link) {
+            return false;
+        }
+        self.may_put_next();
+        self.put_alone.store(self.put_alone.load(Relaxed).saturating_add(1), Relaxed);
+        self.advance_with_own(self.own_left() + 1);
+        true
+    }
+
+    /// Returns how many messages the thread has put in front without the lock since the last call.
+    pub(super) fn take_put_alone(&self) -> u32 {
+        let count = self.put_alone.load(Relaxed);
+        if count > 0 {
+            self.put_alone.store(0, Relaxed);
+        }
+        count
     }
 }
 

@@ -114,8 +114,7 @@ impl<K, M, B> Port<K, M, B> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn post_after(&self, message: M) -> Result<(), Refused<M>> {
-        let worker = own_worker(&self.store.engine);
-        self.begin_post(message, Ok).map(|posting| posting.put_next(worker.as_deref(), false))
+        self.post_in_front(message, false)
     }
 
     /// Queues a message for the current thread, as [`post_after`](Self::post_after) does, and moves
@@ -154,8 +153,21 @@ impl<K, M, B> Port<K, M, B> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn post_next(&self, message: M) -> Result<(), Refused<M>> {
-        let worker = own_worker(&self.store.engine);
-        self.begin_post(message, Ok).map(|posting| posting.put_next(worker.as_deref(), true))
+        self.post_in_front(message, true)
+    }
+
+    fn post_in_front(&self, mut message: M, displaces: bool) -> Result<(), Refused<M>> {
+        let engine = &self.store.engine;
+        let worker = own_worker(engine);
+        if let Some(worker) = worker.as_deref()
+            && let Some(cell) = engine.cell_in_front(worker, displaces)
+        {
+            match self.put_alone(worker, cell, message, true) {
+                Ok(()) => return Ok(()),
+                Err(back) => message = back,
+            }
+        }
+        self.begin_post(message, Ok).map(|posting| posting.put_next(worker.as_deref(), displaces))
     }
 
     /// Queues a message when the current thread next waits, at the end of the queue.
@@ -203,7 +215,7 @@ impl<K, M, B> Port<K, M, B> {
         if let Some(worker) = worker.as_deref()
             && let Some(cell) = engine.cell_behind(worker)
         {
-            match self.put_behind(worker, cell, message) {
+            match self.put_alone(worker, cell, message, false) {
                 Ok(()) => return Ok(()),
                 Err(back) => message = back,
             }
@@ -211,17 +223,23 @@ impl<K, M, B> Port<K, M, B> {
         self.begin_post(message, Ok).map(|posting| posting.put_behind(worker.as_deref()))
     }
 
-    /// Puts a message into a cell that this thread has emptied, and behind the thread's packets.
+    /// Puts a message into a cell that this thread has emptied, and `in_front` of the thread's
+    /// packets or at their end, without the lock.
     ///
-    /// Returns it, and frees the cell, if another thread has taken those behind away.
-    fn put_behind(&self, worker: &Worker, cell: u32, message: M) -> Result<(), M> {
+    /// Returns it, and frees the cell, if another thread has taken away what was there.
+    fn put_alone(&self, worker: &Worker, cell: u32, message: M, in_front: bool) -> Result<(), M> {
         let engine = &self.store.engine;
         // SAFETY: `put` requires that the caller owns the cell and that it is empty.
         // - owned: it was taken out of those that this thread has emptied, which no other thread
         //   knows until they are freed;
         // - empty: a cell is among them only after its message was moved out.
         unsafe { self.messages.put(cell, message) };
-        if engine.put_behind(worker, cell) {
+        let is_put = if in_front {
+            engine.put_in_front(worker, cell)
+        } else {
+            engine.put_behind(worker, cell)
+        };
+        if is_put {
             return Ok(());
         }
         // SAFETY: `take` requires that the caller owns the cell, and that it holds a value.
@@ -343,7 +361,7 @@ mod tests {
                 // Another thread would take its packets away, too.
                 port.blocking(|| {});
             }
-            assert_eq!(port.put_behind(&worker, cell, 11), Err(11));
+            assert_eq!(port.put_alone(&worker, cell, 11, false), Err(11));
             // The cell can be used again.
             let posted = port.post_behind(11).map_err(|refused| refused.kind());
             assert_eq!(posted, if closes { Err(ErrorKind::Closed) } else { Ok(()) });

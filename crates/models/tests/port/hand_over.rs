@@ -166,6 +166,74 @@ fn what_a_sleeping_thread_has_not_looked_at_is_taken_once() {
     }
 }
 
+/// Puts a message in front of the packets of the thread, as `Port::post_after` does. Returns whether
+/// that took no lock.
+fn post_after(engine: &Engine, worker: &Worker) -> bool {
+    if let Some(cell) = engine.cell_in_front(worker, false) {
+        if engine.put_in_front(worker, cell) {
+            return true;
+        }
+        engine.free_post(worker, cell);
+    }
+    let posting = engine.begin_post(|_| true).unwrap();
+    posting.put_next(Some(worker), false);
+    false
+}
+
+/// Joins, takes one of two messages, and returns its cell, which it can use again.
+#[inline(never)]
+fn has_one_left(engine: &Engine) -> (Arc<Worker>, u32) {
+    let worker = engine.join();
+    post(engine);
+    post(engine);
+    assert_eq!(engine.wait(&worker, &mut scratch(), 2, None, &NoTasks), Waited::Packets);
+    let Some(Taken::Posted(cell)) = next(engine, &worker) else { panic!("a message") };
+    engine.free_post(&worker, cell);
+    (worker, cell)
+}
+
+/// Takes the messages that the thread has left. Returns how many there were.
+fn rest(engine: &Engine, worker: &Worker) -> usize {
+    std::iter::from_fn(|| next(engine, worker)).count()
+}
+
+/// Another thread takes the packets away while the sleeper, which is awake after all, adds one.
+#[test]
+fn what_a_sleeping_thread_puts_in_front_of_its_packets_is_taken_once() {
+    for detection in LOOKS {
+        explore_both(2, move |turns| {
+            let (engine, fake) = looking_engine(1, detection);
+            fake.is_me();
+            let (worker, _) = has_one_left(&engine);
+            let other = spawn(&engine, |engine| serve(engine, 1));
+            sleeps(&fake, turns);
+            post_after(&engine, &worker);
+            let mine = 1 + rest(&engine, &worker);
+            engine.leave(&worker);
+            engine.close();
+            assert_eq!(mine + other.join().unwrap(), 3);
+            assert_nobody_counted(&engine);
+            engine.snapshot().threads.blocks_found
+        });
+    }
+}
+
+/// While a thread has packets left, it puts a message in front of them without the lock.
+#[test]
+fn a_message_goes_in_front_of_packets_without_the_lock() {
+    explore(|| {
+        let (engine, _fake) = engine(1);
+        let (worker, cell) = has_one_left(&engine);
+        assert!(post_after(&engine, &worker));
+        assert!(matches!(next(&engine, &worker), Some(Taken::Posted(taken)) if taken == cell));
+        assert!(matches!(next(&engine, &worker), Some(Taken::Posted(taken)) if taken != cell));
+        assert!(next(&engine, &worker).is_none());
+        // There is none left, so other threads need not know that it has packets.
+        engine.free_post(&worker, cell);
+        assert!(!post_after(&engine, &worker));
+    });
+}
+
 /// Puts a message behind the packets of the thread, as `Port::post_behind` does. The error says that
 /// the port was closed first.
 fn try_to_post_behind(engine: &Engine, worker: &Worker) -> Result<(), Error> {

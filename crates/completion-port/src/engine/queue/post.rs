@@ -53,6 +53,26 @@ impl Queue {
         worker.also_put_behind(node, self.nodes().link(node))
     }
 
+    /// Like [`Queue::cell_behind`], for a message that goes in front of the packets of the thread.
+    /// `displaces`: only if it displaces none.
+    ///
+    /// `None` if the thread has no packet left, or has put too many messages in front, or if the
+    /// port takes no more.
+    #[inline]
+    pub(crate) fn cell_in_front(&self, worker: &Worker, displaces: bool) -> Option<u32> {
+        if !worker.may_put_alone(displaces) || self.check_open(Call::Post).is_err() {
+            return None;
+        }
+        worker.freed_cells().pop(|cell| self.nodes().post(cell))
+    }
+
+    /// Like [`Queue::put_behind`], for a cell that [`Queue::cell_in_front`] has returned.
+    #[inline]
+    pub(crate) fn put_in_front(&self, worker: &Worker, cell: u32) -> bool {
+        let node = cell | POSTED;
+        worker.put_alone(node, self.nodes().link(node))
+    }
+
     /// Cancels a timer. Returns its message, which `take` moves out of the cell.
     ///
     /// The cell is free afterwards. `None` if the message was queued or the timer cancelled before.

@@ -58,6 +58,7 @@ impl Engine {
         if self.take_list_back(hub.lists_mut(), worker) {
             turn.bring_back(hub.lists().ready().len() - queued);
         }
+        turn.count_put(worker.take_put_alone());
         hub.lists_mut().free_cells(self.nodes(), worker);
         let (schedule, lists) = hub.parts_mut();
         let (queries, _) = scratch.for_schedule();

@@ -148,6 +148,7 @@ impl Schedule {
         if let Some(packet) = packet {
             self.controller.note(packet);
         }
+        self.handed += u64::from(turn.put);
         self.unload(turn.me);
         self.sleepers.woke(turn.me);
         turn.rests = self.workers.arrive(turn.me);

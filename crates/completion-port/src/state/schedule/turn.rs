@@ -78,6 +78,8 @@ pub(crate) struct Turn {
     pub(super) room: usize,
     /// How many packets the worker has returned to the queue when it arrived.
     pub(super) own: usize,
+    /// How many messages the worker has added to its packets without the lock since its last wait.
+    pub(super) put: u32,
     pub(super) deadline: Option<Moment>,
     /// The worker has just arrived, and may make a look first.
     pub(super) is_new: bool,
@@ -113,6 +115,12 @@ impl Turn {
         self.own = packets;
     }
 
+    /// Notes that the worker has added this many messages to its packets without the lock.
+    #[inline]
+    pub(crate) fn count_put(&mut self, messages: u32) {
+        self.put = messages;
+    }
+
     /// Begins a wait of `me` for at most `room` packets, until `deadline` if there is one.
     #[inline]
     pub(crate) fn new(me: WorkerNumber, room: usize, deadline: Option<Moment>) -> Self {
@@ -120,6 +128,7 @@ impl Turn {
             me,
             room,
             own: 0,
+            put: 0,
             deadline,
             is_new: false,
             called: false,
