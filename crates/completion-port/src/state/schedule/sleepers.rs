@@ -114,6 +114,11 @@ impl Sleepers {
         true
     }
 
+    /// Returns whether a sleep was long lately, or one that has been found is not over yet.
+    fn may_sleep_long(&self) -> bool {
+        self.long > 0 || self.brief.contains(&true)
+    }
+
     /// Returns whether a worker that sleeps is replaced immediately, since nearly all sleeps are long.
     #[inline]
     pub(super) fn replaces_at_once(&self) -> bool {
@@ -123,11 +128,12 @@ impl Sleepers {
 
 impl Schedule {
     /// Returns the time from one look to the next, which is also how long the watchdog may leave
-    /// the port to the running workers. It is shorter if workers were recently found asleep.
+    /// the port to the running workers. It is shorter if workers were recently found asleep, unless
+    /// all of them slept only briefly: a short sleep is over before a look makes up for its own cost.
     pub(super) fn until_next_look(&self, now: Moment) -> Duration {
         let Sleepers { observers, found_at, due, ref pace, .. } = self.sleepers;
         let is_likely = observers > 0 && found_at.is_some_and(|found| now < found + LIKELY);
-        if !is_likely {
+        if !is_likely || !self.sleepers.may_sleep_long() {
             return pace.period();
         }
         let tick = pace.period().min(TICK / 4);
@@ -194,8 +200,12 @@ impl Schedule {
             port.presume_asleep(worker, true);
             self.sleepers.found_at = Some(now);
             self.sleepers.found += 1;
-            if let Some(since) = since {
-                self.sleepers.sleeps(worker, now.since(since), true);
+            // The system doesn't say how long: a record will, from now on.
+            let is_observed = self.sleepers.observed[worker];
+            if let Some(time) =
+                since.map(|since| now.since(since)).or(is_observed.then_some(Duration::ZERO))
+            {
+                self.sleepers.sleeps(worker, time, true);
             }
             self.advice.lower(now);
             port.advise(self.advice.room());

@@ -236,6 +236,24 @@ fn the_watchdog_looks_more_often_where_an_observed_thread_was_lately_found_aslee
 }
 
 #[test]
+fn the_watchdog_looks_no_more_often_where_the_last_sleep_was_brief() {
+    for (slept, tick) in [(TICK / 2, TICK), (2 * TICK, TICK / 4)] {
+        let mut rig = found_asleep(true);
+        rig.observe(1);
+        rig.run_wait(2);
+        rig.nod(1, true);
+        (0..10).for_each(|_| rig.pass(slept / 10));
+        assert_eq!(rig.status(1), Status::FoundAsleep);
+        for is_asleep in [true, false] {
+            rig.nod(1, is_asleep);
+            rig.schedule.recount(&mut rig.port);
+        }
+        assert_eq!(rig.status(1), Status::Running);
+        assert_eq!(rig.schedule.until_next_look(rig.port.now), tick, "{slept:?}");
+    }
+}
+
+#[test]
 fn the_watchdog_looks_again_when_an_observed_thread_has_slept_for_long_enough() {
     const SLEPT: Duration = Duration::from_micros(40);
     let mut rig = found_asleep(true);
