@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Workers;
 use crate::state::moment::Moment;
-use crate::state::schedule::{Advice, LOOK};
+use crate::state::schedule::{Absence, Advice, LOOK};
 
 impl Workers {
     /// Returns how many packets a thread takes at a time if it cannot return any.
@@ -24,7 +24,22 @@ impl Workers {
         }
         self.advise_at.store((now + LOOK).nanoseconds(), Relaxed);
         let mut hub = self.lock();
-        let advised = hub.schedule().advise(now);
+        let mut absences = Vec::new();
+        let mut advised = hub.schedule().advise(now, &mut absences);
+        if !absences.is_empty() {
+            let entry = |absence: &Absence| hub.lists().entries().get(absence.worker).cloned();
+            let entries: Vec<_> = absences.iter().map(entry).collect();
+            drop(hub);
+            for (absence, entry) in absences.iter_mut().zip(entries) {
+                // Otherwise the thread has just left the port.
+                if let Some(entry) = entry {
+                    let thread = entry.thread();
+                    absence.judge(now, thread.processor_time(), || thread.asleep());
+                }
+            }
+            hub = self.lock();
+            advised = hub.schedule().advise(now, &mut absences);
+        }
         self.set_advised(advised);
         advised as usize
     }

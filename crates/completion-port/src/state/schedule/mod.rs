@@ -20,8 +20,7 @@ mod wait;
 mod watchdog;
 mod workers;
 
-use self::advice::AWAY;
-pub(crate) use self::advice::{Advice, LOOK};
+pub(crate) use self::advice::{Absence, Advice, LOOK};
 use self::controller::{Controller, PART};
 use self::overcommit::Overcommit;
 use self::sleepers::Sleepers;
@@ -430,9 +429,20 @@ impl Schedule {
 
     /// Returns how many packets a thread should take at a time if it cannot return them to the
     /// queue.
-    pub(crate) fn advise(&mut self, now: Moment) -> u32 {
-        let Self { advice, controller, .. } = self;
-        advice.look(now, || controller.absent(now, AWAY) > 0);
+    ///
+    /// `absences` is empty at first. If it is not empty afterwards, the caller judges each of them
+    /// and calls this again.
+    pub(crate) fn advise(&mut self, now: Moment, absences: &mut Vec<Absence>) -> u32 {
+        let Self { advice, controller, loaded, .. } = self;
+        if absences.is_empty() {
+            let due = |worker| Some((worker, controller.overdue_at(worker)?));
+            let away = (0..loaded.len()).filter_map(due).filter(|(_, due)| *due <= now);
+            *absences = advice.absences(now, away);
+            if !absences.is_empty() {
+                return advice.room();
+            }
+        }
+        advice.look(now, std::mem::take(absences));
         advice.room()
     }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 use self::driver::{Does, Rig};
 use super::pace::SHORTEST;
 use super::watchdog::{STUCK, TICK};
-use super::{Found, Query, Schedule, SchedulePort, Status, Waited, WorkerNumber};
+use super::{Found, Query, Schedule, Status, Waited, WorkerNumber};
 
 impl Schedule {
     /// Pretends that every packet so far took this long, for models in which no time passes.

@@ -823,6 +823,22 @@ impl Rig {
         self.settle();
     }
 
+    /// Asks for the limit of a thread that cannot return packets, as such a thread does.
+    pub(super) fn advise(&mut self) -> u32 {
+        let now = self.port.now;
+        let mut absences = Vec::new();
+        let advised = self.schedule.advise(now, &mut absences);
+        if absences.is_empty() {
+            return advised;
+        }
+        for absence in &mut absences {
+            let thread = &self.port.threads[absence.worker];
+            let asleep = thread.asleep.is_some() || thread.does.sleeps();
+            absence.judge(now, Some(thread.processor_time(now)), || Some(asleep));
+        }
+        self.schedule.advise(now, &mut absences)
+    }
+
     // ---- state ----
 
     pub(super) fn status(&self, worker: WorkerNumber) -> Status {

@@ -123,9 +123,9 @@ fn a_thread_that_cannot_return_what_it_took_takes_less() {
     assert_eq!(rig.port.advised, None);
     (0..4).for_each(|_| rig.pass(TICK));
     assert_eq!(rig.port.advised, Some(64));
-    assert_eq!(rig.schedule.advise(rig.port.now()), 64);
+    assert_eq!(rig.advise(), 64);
     rig.pass(7 * TICK);
-    assert_eq!(rig.schedule.advise(rig.port.now()), 1, "it is away");
+    assert_eq!(rig.advise(), 1, "it is away");
 }
 
 #[test]
