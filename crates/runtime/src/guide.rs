@@ -74,6 +74,13 @@
 //!   task may wait for long while others block on the lock. The compiler refuses it in spawned
 //!   tasks, since such guards are not `Send`.
 //!
+//! # Which allocator?
+//!
+//! Any. A few threads take turns with the tasks, and glibc's `malloc` has a heap for each thread. So
+//! these heaps grow and shrink more often than with one thread per processor: that cost an HTTP
+//! server 3 % of its processor time. Another allocator avoids it, and so does the environment
+//! variable `MALLOC_TRIM_THRESHOLD_=8388608`.
+//!
 //! # Coming from tokio
 //!
 //! | tokio | here |
