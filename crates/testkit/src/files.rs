@@ -26,17 +26,32 @@ enum End {
     Simulated(sim::Kernel),
 }
 
-/// Which threads of this process are in a system call that reads from the descriptor with this name, as `/proc` shows
-/// it.
+/// The system call of `poll` of the C library.
+#[cfg(target_arch = "x86_64")]
+const POLL: libc::c_long = libc::SYS_poll;
+#[cfg(not(target_arch = "x86_64"))]
+const POLL: libc::c_long = libc::SYS_ppoll;
+
+/// Which threads of this process are in a system call that reads from the descriptor with this name, or waits for it
+/// alone, as `/proc` shows it.
 fn readers(name: &Path) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let reads = |task: PathBuf| -> Option<bool> {
         let call = std::fs::read_to_string(task.join("syscall")).ok()?;
         let mut words = call.split(' ');
-        let is_read = words.next()?.parse::<libc::c_long>() == Ok(libc::SYS_readv);
-        let number = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
-        let read_name = std::fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
-        Some(is_read && read_name == name)
+        let call: libc::c_long = words.next()?.parse().ok()?;
+        let first = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        let number = match call {
+            libc::SYS_readv => first,
+            POLL => {
+                // The first member of a pollfd.
+                let mut number = [0; size_of::<libc::c_int>()];
+                File::open("/proc/self/mem").ok()?.read_exact_at(&mut number, first).ok()?;
+                libc::c_int::from_ne_bytes(number).try_into().ok()?
+            }
+            _ => return Some(false),
+        };
+        Some(std::fs::read_link(format!("/proc/self/fd/{number}")).ok()? == name)
     };
     tasks.filter(|task| reads(task.as_ref().unwrap().path()) == Some(true)).count()
 }

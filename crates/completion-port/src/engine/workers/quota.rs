@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Workers;
 use crate::state::moment::Moment;
 use crate::state::schedule::{Absence, Advice, LOOK};
+use crate::types::config::BlockDetection;
 
 impl Workers {
     /// Returns how many packets a thread takes at a time if it cannot return any.
@@ -30,11 +31,13 @@ impl Workers {
             let entry = |absence: &Absence| hub.lists().entries().get(absence.worker).cloned();
             let entries: Vec<_> = absences.iter().map(entry).collect();
             drop(hub);
+            let detects = self.detection() != BlockDetection::Announced;
             for (absence, entry) in absences.iter_mut().zip(entries) {
                 // Otherwise the thread has just left the port.
                 if let Some(entry) = entry {
                     let thread = entry.thread();
-                    absence.judge(now, thread.processor_time(), || thread.asleep());
+                    let asleep = || if detects { thread.asleep() } else { None };
+                    absence.judge(now, thread.processor_time(), asleep);
                 }
             }
             hub = self.lock();

@@ -22,16 +22,20 @@ pub(crate) const LOOK: Duration = Duration::from_millis(1);
 /// A worker that is still away this long after it was expected back may be stuck.
 const AWAY: Duration = Duration::from_millis(5);
 
-/// If it has also run for this long meanwhile, its handlers compute. A worker that was preempted
-/// has run for less: it returns as soon as it has handled what it took.
+/// If it has also run for this long since a thread first asked about it, its handlers compute. A
+/// worker that was preempted has run for less: it returns as soon as it has handled what it took.
 const COMPUTES: Duration = Duration::from_millis(3);
+
+/// A worker that is away for this long is stuck, even if it was preempted. Its absence may have been
+/// noticed too late to tell.
+const LONG: Duration = Duration::from_millis(20);
 
 /// The absence of a worker that took packets and has not returned for a while.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Absence {
     pub(crate) worker: WorkerNumber,
     /// When it was expected back.
-    since: Moment,
+    pub(super) since: Moment,
     /// Its processor time when the absence was noticed, if the system reports that.
     ran: Option<Duration>,
     is_stuck: bool,
@@ -51,8 +55,9 @@ impl Absence {
     ) {
         let before = *self.ran.get_or_insert(ran.unwrap_or_default());
         let computes = ran.is_none_or(|ran| ran.saturating_sub(before) >= COMPUTES);
+        let away = now.since(self.since);
         self.is_stuck =
-            now.since(self.since) >= AWAY && (computes || asleep().is_none_or(|asleep| asleep));
+            away >= LONG || away >= AWAY && (computes || asleep().is_none_or(|asleep| asleep));
     }
 }
 
@@ -250,8 +255,18 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_is_asked_about_late_is_stuck_if_it_was_away_for_long() {
+        for (millis, room) in [(19, MOST), (20, 1)] {
+            let mut advice = Advice::new();
+            advice.suspect(Moment::ZERO);
+            look(&mut advice, Moment::ZERO, at(millis * LOOK), Some(millis * LOOK), false);
+            assert_eq!(advice.room(), room);
+        }
+    }
+
+    #[test]
     fn a_thread_that_waits_for_a_processor_is_not_stuck() {
-        assert_eq!(room_after(100, 0.0, false), MOST);
+        assert_eq!(room_after(19, 0.0, false), MOST);
         // Absences of ten milliseconds each, in which it runs for a quarter of the time.
         let mut advice = Advice::new();
         advice.suspect(Moment::ZERO);

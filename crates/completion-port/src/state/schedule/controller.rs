@@ -203,11 +203,10 @@ impl Controller {
         self.loads[worker] = WorkerLoad::default();
     }
 
-    /// Counts the workers that took packets more than `least` ago and have not returned since. They
-    /// are not expected to take more soon.
-    pub(crate) fn absent(&self, now: Moment, least: u64) -> usize {
+    /// Counts the workers whose packets are overdue. They are not expected to take more soon.
+    fn absent(&self, now: Moment) -> usize {
         let is_absent = |load: &&WorkerLoad| {
-            load.took_at.is_some_and(|took| now.nanoseconds_since(took) > least)
+            load.took_at.is_some_and(|took| now.nanoseconds_since(took) > OVERDUE)
         };
         self.loads.iter().filter(is_absent).count()
     }
@@ -258,7 +257,7 @@ impl Controller {
             return false;
         }
         let now = now();
-        let others = others - self.absent(now, OVERDUE).min(others);
+        let others = others - self.absent(now).min(others);
         others >= self.size
             && self.standing(queued, others) <= SOON
             && self.loads[worker].took_at.is_some_and(|took| now.nanoseconds_since(took) <= SOON)
@@ -284,7 +283,7 @@ impl Controller {
         let Some(busy) = self.busy_at else { return false };
         let now = now();
         now < busy.after(SUSTAINED)
-            && in_kernel + running + searching < self.size + self.absent(now, OVERDUE).min(running)
+            && in_kernel + running + searching < self.size + self.absent(now).min(running)
     }
 
     /// Returns how many packets `worker` takes if no other worker may run.
@@ -319,7 +318,7 @@ impl Controller {
         let now = now();
         self.loads[worker].took_at = Some(now);
         // An absent worker will not take its part of the queue.
-        let others = others - self.absent(now, OVERDUE).min(others);
+        let others = others - self.absent(now).min(others);
         let view = View { others, ..view };
         let mut share = if self.is_long() || self.has_stood(view, now) {
             // Take little, to return soon: otherwise packets wait for a handler although other
@@ -628,7 +627,7 @@ mod tests {
         assert_eq!(divide(0, 1, OVERDUE + 1), 12, "as if it were alone");
         assert_eq!(divide(0, 2, OVERDUE + 2), 6, "one of the others may come back");
         controller.rest(1);
-        assert_eq!(controller.absent(at(2 * OVERDUE), OVERDUE), 0);
+        assert_eq!(controller.absent(at(2 * OVERDUE)), 0);
     }
 
     #[test]

@@ -442,7 +442,10 @@ impl Schedule {
                 return advice.room();
             }
         }
-        advice.look(now, std::mem::take(absences));
+        // Some workers may have returned or left while they were asked about.
+        let mut absences = std::mem::take(absences);
+        absences.retain(|it| controller.overdue_at(it.worker) == Some(it.since));
+        advice.look(now, absences);
         advice.room()
     }
 

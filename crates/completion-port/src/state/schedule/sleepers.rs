@@ -37,6 +37,8 @@ pub(super) struct Sleepers {
     observers: usize,
     /// When a worker was last found asleep.
     found_at: Option<Moment>,
+    /// When one was last found asleep that had no sleep record yet. How long it sleeps is unknown.
+    pub(super) unrecorded_at: Option<Moment>,
     /// How often the system is asked about workers without progress.
     pub(super) pace: Pace,
     /// When the system was last asked about workers that were found asleep.
@@ -114,9 +116,14 @@ impl Sleepers {
         true
     }
 
-    /// Returns whether a sleep was long lately, or one that has been found is not over yet.
-    fn may_sleep_long(&self) -> bool {
-        self.long > 0 || self.brief.contains(&true)
+    /// Returns whether more workers are likely to fall asleep for long: one was found asleep lately,
+    /// and long sleeps outweigh brief ones, or it may still become a long one. Looks cost more than
+    /// brief sleeps do.
+    fn are_likely(&self, now: Moment) -> bool {
+        let is_recent = |at: Option<Moment>| at.is_some_and(|at| now < at + LIKELY);
+        let may_be_long = || self.long > 0 || self.brief.contains(&true);
+        self.observers > 0
+            && (is_recent(self.unrecorded_at) || is_recent(self.found_at) && may_be_long())
     }
 
     /// Returns whether a worker that sleeps is replaced immediately, since nearly all sleeps are long.
@@ -128,12 +135,10 @@ impl Sleepers {
 
 impl Schedule {
     /// Returns the time from one look to the next, which is also how long the watchdog may leave
-    /// the port to the running workers. It is shorter if workers were recently found asleep, unless
-    /// all of them slept only briefly: a short sleep is over before a look makes up for its own cost.
+    /// the port to the running workers. It is shorter if others are likely to fall asleep for long.
     pub(super) fn until_next_look(&self, now: Moment) -> Duration {
-        let Sleepers { observers, found_at, due, ref pace, .. } = self.sleepers;
-        let is_likely = observers > 0 && found_at.is_some_and(|found| now < found + LIKELY);
-        if !is_likely || !self.sleepers.may_sleep_long() {
+        let Sleepers { due, ref pace, .. } = self.sleepers;
+        if !self.sleepers.are_likely(now) {
             return pace.period();
         }
         let tick = pace.period().min(TICK / 4);
@@ -200,12 +205,9 @@ impl Schedule {
             port.presume_asleep(worker, true);
             self.sleepers.found_at = Some(now);
             self.sleepers.found += 1;
-            // The system doesn't say how long: a record will, from now on.
-            let is_observed = self.sleepers.observed[worker];
-            if let Some(time) =
-                since.map(|since| now.since(since)).or(is_observed.then_some(Duration::ZERO))
-            {
-                self.sleepers.sleeps(worker, time, true);
+            match since {
+                Some(since) => self.sleepers.sleeps(worker, now.since(since), true),
+                None => self.sleepers.unrecorded_at = Some(now),
             }
             self.advice.lower(now);
             port.advise(self.advice.room());

@@ -244,6 +244,7 @@ fn the_watchdog_looks_no_more_often_where_the_last_sleep_was_brief() {
         rig.nod(1, true);
         (0..10).for_each(|_| rig.pass(slept / 10));
         assert_eq!(rig.status(1), Status::FoundAsleep);
+        rig.schedule.sleepers.unrecorded_at = None;
         for is_asleep in [true, false] {
             rig.nod(1, is_asleep);
             rig.schedule.recount(&mut rig.port);
