@@ -18,7 +18,7 @@ use crate::activity::{self, Activity, Doing, Wait};
 use crate::context;
 use crate::fork;
 use crate::shared::{Message, Shared};
-use crate::state::abort::Abort;
+use crate::state::abort::{Abort, Listed};
 use crate::state::contain;
 use crate::state::places::Places;
 
@@ -65,16 +65,9 @@ impl TaskInfo {
         }
     }
 
-    /// Stores what wakes the task if it is aborted, at the end of its first poll. If it was aborted
-    /// meanwhile, wakes it.
+    /// Stores what wakes the task if it is aborted, at the end of its first poll.
     fn list_waker(&self, waker: &Waker) {
-        self.shared.tasks.places.get(self.place.load(Relaxed), |task| {
-            task.waker = Some(waker.clone());
-        });
-        // A request is made under the lock, by a thread that wakes the task if it finds the waker.
-        if self.abort.is_requested() {
-            waker.wake_by_ref();
-        }
+        self.shared.tasks.places.list_waker(self.place.load(Relaxed), waker);
     }
 
     fn abort(&self) {
@@ -102,31 +95,26 @@ const _: () = {
 /// The tasks whose futures have not been dropped.
 #[derive(Default)]
 pub(crate) struct TaskList {
-    places: Places<ListedTask>,
+    places: Places<Listed<ListedTask>>,
     /// How many tasks were spawned.
     spawned: AtomicU64,
 }
 
-/// A task in the list.
-struct ListedTask {
-    info: InfoPointer,
-    /// Wakes the task. Stored at the end of its first poll: many tasks have only one.
-    waker: Option<Waker>,
-}
+/// Finds what the runtime knows of a task in the list.
+struct ListedTask(InfoPointer);
 
 impl ListedTask {
     fn info(&self) -> &TaskInfo {
         // SAFETY: the reference requires a live `TaskInfo`.
         // - it is in the task's memory, which `async-task` frees after the task's future was dropped;
         // - that takes this out of the list, and drops it, before it ends ([`Ended`]).
-        unsafe { self.info.0.as_ref() }
+        unsafe { self.0.0.as_ref() }
     }
+}
 
-    /// Makes the task's next poll end it. Returns what wakes the task, for the caller to do so
-    /// without a lock. `None` if its first poll has not ended, which then wakes it.
-    fn request_abort(&self) -> Option<Waker> {
-        self.info().abort.request();
-        self.waker.clone()
+impl AsRef<Abort> for ListedTask {
+    fn as_ref(&self) -> &Abort {
+        &self.info().abort
     }
 }
 
@@ -148,18 +136,12 @@ impl TaskList {
 
     /// Aborts all tasks.
     pub(crate) fn abort_all(&self) {
-        self.places.map(ListedTask::request_abort).into_iter().flatten().for_each(Waker::wake);
+        self.places.abort_all();
     }
 
     /// Aborts the task of this number, unless it has left this place.
     fn abort(&self, place: usize, number: u64) {
-        let waker = self.places.get(place, |task| {
-            // Another task may have the place of one that has ended.
-            if task.info().number == number { task.request_abort() } else { None }
-        });
-        if let Some(waker) = waker.flatten() {
-            waker.wake();
-        }
+        self.places.abort(place, |task| task.info().number == number);
     }
 
     /// Returns how many tasks were spawned.
@@ -169,10 +151,11 @@ impl TaskList {
 
     /// Returns the tasks that have not ended.
     pub(crate) fn all(&self) -> Vec<TaskView> {
-        self.places.map(|task| {
-            let TaskInfo { number, spawned_at, activity, .. } = task.info();
+        self.places.map(|listed| {
+            let info = listed.task.info();
+            let TaskInfo { number, spawned_at, activity, .. } = info;
             TaskView {
-                name: task.info().name(),
+                name: info.name(),
                 number: *number,
                 spawned_at,
                 doing: activity.doing(),
@@ -350,8 +333,8 @@ where
     );
     let info = runnable.metadata();
     let is_admitted = shared.ending.admit(|| {
-        let info = InfoPointer(NonNull::from(info));
-        let place = shared.tasks.places.insert(ListedTask { info, waker: None });
+        let task = ListedTask(InfoPointer(NonNull::from(info)));
+        let place = shared.tasks.places.insert(Listed::new(task));
         runnable.metadata().place.store(place, Relaxed);
     });
     let info = InfoPointer(NonNull::from(info));

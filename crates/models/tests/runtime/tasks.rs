@@ -8,28 +8,76 @@ use loom::sync::Mutex;
 use loom::sync::atomic::AtomicUsize;
 
 use crate::kit::{Task, explore, spawn};
-use crate::state::abort::Abort;
+use crate::state::abort::{Abort, Listed};
 use crate::state::ending::{Ending, Phase};
 use crate::state::places::Places;
+
+/// A task in the list, with the request to abort it.
+#[derive(Clone)]
+struct Aborted(Arc<Abort>);
+
+impl AsRef<Abort> for Aborted {
+    fn as_ref(&self) -> &Abort {
+        &self.0
+    }
+}
+
+/// A list of one task.
+struct List {
+    task: Arc<Task>,
+    abort: Aborted,
+    tasks: Places<Listed<Aborted>>,
+    place: usize,
+}
+
+impl List {
+    fn of(task: Arc<Task>) -> Arc<Self> {
+        let (abort, tasks) = (Aborted(Arc::new(Abort::new())), Places::default());
+        let place = tasks.insert(Listed::new(abort.clone()));
+        Arc::new(Self { task, abort, tasks, place })
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.task))
+    }
+
+    fn abort(&self) {
+        self.tasks.abort(self.place, |_| true);
+    }
+
+    /// Polls the task if it is queued, for the first time or not. Only an abort ends it.
+    fn run(&self, is_first: bool) {
+        self.task.run(|| {
+            if self.abort.0.is_requested() {
+                return true;
+            }
+            if is_first {
+                self.tasks.list_waker(self.place, &self.waker());
+            }
+            false
+        });
+    }
+
+    fn assert_has_ended(&self) {
+        self.run(false);
+        assert!(self.task.has_ended());
+        drop(self.tasks.remove(self.place));
+    }
+}
 
 /// A task that another thread wakes and polls at the same time sees the request to abort it.
 #[test]
 fn a_task_that_is_aborted_while_it_is_polled_ends() {
     explore(|| {
-        let task = Task::idle();
-        let abort = Arc::new(Abort::new());
-        let polls = {
-            let (task, waker) = (Arc::clone(&task), Waker::from(Arc::clone(&task)));
-            spawn(&abort, move |abort| {
-                waker.wake();
-                task.run(|| abort.is_requested());
-            })
-        };
-        abort.request();
-        Waker::from(Arc::clone(&task)).wake();
+        let list = List::of(Task::idle());
+        list.tasks.list_waker(list.place, &list.waker());
+        let polls = spawn(&list, |list| {
+            list.waker().wake();
+            list.run(false);
+        });
+        list.abort();
         polls.join().unwrap();
-        task.run(|| abort.is_requested());
-        assert!(task.has_ended());
+        list.assert_has_ended();
     });
 }
 
@@ -37,46 +85,19 @@ fn a_task_that_is_aborted_while_it_is_polled_ends() {
 #[test]
 fn a_task_that_is_aborted_in_its_first_poll_ends() {
     explore(|| {
-        let task = Task::scheduled();
-        task.queue();
-        let parts = Arc::new((Abort::new(), Places::<Option<Waker>>::default()));
-        let place = parts.1.insert(None);
-        let polls = {
-            let task = Arc::clone(&task);
-            spawn(&parts, move |parts| {
-                let (abort, places) = parts;
-                task.run(|| {
-                    if abort.is_requested() {
-                        return true;
-                    }
-                    let waker = Waker::from(Arc::clone(&task));
-                    places.get(place, |stored| *stored = Some(waker.clone()));
-                    if abort.is_requested() {
-                        waker.wake_by_ref();
-                    }
-                    false
-                });
-            })
-        };
-        let (abort, places) = &*parts;
-        let waker = places.get(place, |waker| {
-            abort.request();
-            waker.clone()
-        });
-        if let Some(waker) = waker.flatten() {
-            waker.wake();
-        }
+        let list = List::of(Task::scheduled());
+        list.task.queue();
+        let polls = spawn(&list, |list| list.run(true));
+        list.abort();
         polls.join().unwrap();
-        task.run(|| abort.is_requested());
-        assert!(task.has_ended());
-        drop(places.remove(place));
+        list.assert_has_ended();
     });
 }
 
 /// The parts of a runtime that `spawn` and `end` use.
 struct Runtime {
     ending: Ending,
-    tasks: Places<Arc<Spawned>>,
+    tasks: Places<Listed<ListedTask>>,
     /// Stand-in for the port: what was posted, until it is closed.
     posted: Mutex<Option<Vec<Arc<Spawned>>>>,
 }
@@ -90,6 +111,14 @@ struct Spawned {
     ends: AtomicUsize,
 }
 
+struct ListedTask(Arc<Spawned>);
+
+impl AsRef<Abort> for ListedTask {
+    fn as_ref(&self) -> &Abort {
+        &self.0.abort
+    }
+}
+
 impl Runtime {
     fn new() -> Arc<Self> {
         let posted = Mutex::new(Some(Vec::new()));
@@ -101,7 +130,7 @@ impl Runtime {
         let (task, abort, ends) = (Task::scheduled(), Abort::new(), AtomicUsize::new(0));
         let spawned = Arc::new(Spawned { task, abort, place: AtomicUsize::new(usize::MAX), ends });
         let is_admitted = self.ending.admit(|| {
-            let place = self.tasks.insert(Arc::clone(&spawned));
+            let place = self.tasks.insert(Listed::new(ListedTask(Arc::clone(&spawned))));
             spawned.place.store(place, Relaxed);
         });
         let is_posted = is_admitted && self.post(&spawned);
@@ -139,6 +168,9 @@ impl Runtime {
                 let ends = spawned.abort.is_requested();
                 if ends {
                     self.drop_future(&spawned);
+                } else {
+                    let waker = Waker::from(Arc::clone(&spawned.task));
+                    self.tasks.list_waker(spawned.place.load(Relaxed), &waker);
                 }
                 ends
             });
@@ -148,10 +180,7 @@ impl Runtime {
     /// As `runtime::end` does it.
     fn end(&self) {
         self.ending.enter(Phase::Ending);
-        for spawned in self.tasks.map(Arc::clone) {
-            spawned.abort.request();
-            Waker::from(Arc::clone(&spawned.task)).wake();
-        }
+        self.tasks.abort_all();
         let all_ended = self.ending.wait_until(None, || {
             self.run();
             self.tasks.len() == 0
