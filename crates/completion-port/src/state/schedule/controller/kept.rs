@@ -10,7 +10,11 @@ impl Controller {
     /// Returns how many of its `own` packets the worker keeps.
     pub(super) fn kept(&mut self, worker: usize, own: usize) -> usize {
         let kept = &mut self.loads[worker].kept;
-        *kept = if own == 0 { 0 } else { (*kept + 1) % EVERY };
+        if own == 0 {
+            *kept = 0;
+            return 0;
+        }
+        *kept = (*kept + 1) % EVERY;
         if *kept == 0 && self.has_more(worker, own) { 0 } else { own }
     }
 
