@@ -108,6 +108,28 @@ fn delays_are_measured_only_while_that_is_asked_for() {
     assert_eq!(pass(true, true), 2);
 }
 
+/// The thread's wait ended before measuring began. What it then posts without the lock takes the
+/// cell of a message that was queued since.
+#[test]
+fn no_delay_is_counted_from_the_stamp_of_an_earlier_message() {
+    let kernel = Kernel::new();
+    kernel.manual_clock();
+    let port: Port<(), u32> = Port::builder().build_simulated(&kernel).unwrap();
+    port.post(0).unwrap();
+    let mut batch = Batch::new();
+    let mut packets = port.wait(&mut batch, Duration::ZERO).unwrap();
+    assert!(packets.next().is_some());
+    port.measure_queue_delays(true);
+    port.post_after(1).unwrap();
+    assert!(packets.next().is_some());
+    port.post_behind(2).unwrap();
+    kernel.advance(Duration::from_secs(1));
+    port.post_behind(3).unwrap();
+    drop(packets);
+    assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 2);
+    assert_in_bucket(&port.queue_delays(), Duration::from_secs(1), 1, 2);
+}
+
 on_every_system! {
     /// Each packet taken is counted, and nothing else, whatever happens to queued packets.
     fn as_many_delays_are_counted_as_packets_are_taken(system: &System) {

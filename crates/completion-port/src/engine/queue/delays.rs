@@ -148,6 +148,22 @@ impl Queue {
         lists.tell_collectors();
     }
 
+    /// Like [`Queue::note_queued_one`], for a message that the thread of `worker` puts in front of
+    /// or behind its packets. That thread calls this.
+    ///
+    /// If measuring has begun since the thread's last wait, the thread counts delays from now on.
+    /// Otherwise it would take this message and leave the stamp. The next message in that cell,
+    /// which the thread may queue without the lock and a stamp, would be counted from the old one.
+    #[cold]
+    pub(super) fn note_queued_own(&self, lists: &Lists, worker: &Worker, node: Node) {
+        if lists.flags().has(Flags::MEASURED) && !worker.is_measured() {
+            worker.measure();
+            // The packet that it took last was not counted.
+            worker.note_delay(None);
+        }
+        self.note_queued_one(lists, node);
+    }
+
     /// Counts the delay of `node`, which the thread of `worker` has taken. That thread calls this.
     pub(in crate::engine) fn count_delay(&self, worker: &Worker, node: Node) {
         let Some(delays) = self.delays.get() else { return };

@@ -173,7 +173,7 @@ impl Posting<'_> {
         let (schedule, lists) = self.hub.parts_mut();
         let node = cell | POSTED;
         if lists.flags().is_any_of_queue() {
-            queue.note_queued_one(lists, node);
+            queue.note_queued_own(lists, worker, node);
         }
         worker.put_behind(node, queue.nodes().link(node));
         schedule.keep(worker.number(), false);
@@ -195,7 +195,7 @@ impl Posting<'_> {
         let (schedule, lists) = self.hub.parts_mut();
         let node = cell | POSTED;
         if lists.flags().is_any_of_queue() {
-            queue.note_queued_one(lists, node);
+            queue.note_queued_own(lists, worker, node);
         }
         let goes_next = worker.may_put_next();
         let displaced = if goes_next && displaces && worker.own_left() > 0 {
