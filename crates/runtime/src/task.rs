@@ -177,7 +177,9 @@ pin_project! {
         ended: Ended,
         // The first poll has ended.
         is_wakeable: bool,
-        // Keeps the next task in memory away from the cache lines of this one.
+        // Keeps the next task in memory away from the cache lines of this one, unless `async-task`
+        // boxes this struct (from 2 KB on), or stores an output in its place that is larger than
+        // the future.
         _apart: MaybeUninit<[u8; 64]>,
     }
 
