@@ -463,7 +463,8 @@ impl<T> JoinHandle<T> {
 
     /// Returns whether the task has ended.
     ///
-    /// The future of a task that has ended has been dropped.
+    /// The future of a task that has ended has been dropped. If the runtime drops a task without
+    /// polling it again, the task counts as ended when that begins.
     ///
     /// # Examples
     ///
