@@ -294,8 +294,7 @@ impl Queue {
     /// False if there were none.
     #[inline]
     pub(super) fn take_list_back(&self, lists: &mut Lists, worker: &Worker) -> bool {
-        // Only the holder of the lock stores a chain, so an empty one stays empty. The other chain
-        // gets its first node from the holder of the lock.
+        // Each chain gets its first node from the holder of the lock, so an empty one stays empty.
         let had_packets = !worker.is_chain_empty() && self.take_links_back(lists, worker);
         let had_behind = worker.has_behind() && self.queue_behind(lists, worker);
         had_packets || had_behind

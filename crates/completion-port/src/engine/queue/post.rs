@@ -56,8 +56,9 @@ impl Queue {
     /// Like [`Queue::cell_behind`], for a message that goes in front of the packets of the thread.
     /// `displaces`: only if it displaces none.
     ///
-    /// `None` if the thread has no packet left, or has put too many messages in front, or if the
-    /// port takes no more.
+    /// `None` if the thread has no packet left, has taken none yet, has something to handle, is
+    /// carrying out deferred tasks, has put too many messages in front, or has emptied no cell.
+    /// Also if the port takes no more.
     #[inline]
     pub(crate) fn cell_in_front(&self, worker: &Worker, displaces: bool) -> Option<u32> {
         if !worker.may_put_alone(displaces) || self.check_open(Call::Post).is_err() {

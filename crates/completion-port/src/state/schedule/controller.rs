@@ -100,7 +100,8 @@ pub(crate) struct View {
 struct WorkerLoad {
     /// Since when the worker has been busy, always finding more than one packet.
     busy_since: Option<Moment>,
-    /// How often in a row the worker has kept what it had returned to the queue.
+    /// How often in a row the worker has found packets in the queue that it had returned to it
+    /// itself, modulo 16.
     kept: u8,
     /// When the worker last took packets. Recorded only if the port has several workers, and either
     /// another one was active or several packets were queued.
