@@ -1,4 +1,5 @@
-//! How many of its own packets a worker keeps, whose data is in its processor's cache.
+//! How many packets a worker keeps of those that it has returned to the queue itself. Their data is
+//! in its processor's cache.
 
 use super::Controller;
 
@@ -18,8 +19,8 @@ impl Controller {
         if *kept == 0 && self.has_more(worker, own) { 0 } else { own }
     }
 
-    /// Returns whether the worker has more packets than another one that is active took last, by a
-    /// quarter at least. Otherwise dividing them would only move them to another processor.
+    /// Returns whether the worker has more packets than another one that is active took last, by
+    /// more than a quarter. Otherwise dividing them would only move them to another processor.
     fn has_more(&self, worker: usize, own: usize) -> bool {
         let others = self.loads.iter().enumerate().filter(|(it, _)| *it != worker);
         let took = others.filter(|(_, load)| load.took_at.is_some()).map(|(_, load)| load.took);
