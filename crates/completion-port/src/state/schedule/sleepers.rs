@@ -23,6 +23,10 @@ const LONG: Duration = Duration::from_millis(1);
 /// do, a worker that sleeps is replaced immediately.
 const MANY: u8 = 4;
 
+/// If more workers than this were found asleep, they are recounted only once per tick. Reading their
+/// sleep records takes some 50 nanoseconds for each.
+const FEW: usize = 4;
+
 /// For this long after a worker was found asleep, others are likely to follow.
 const LIKELY: Duration = Duration::from_millis(100);
 
@@ -52,6 +56,8 @@ pub(super) struct Sleepers {
     /// When the first of the workers that had just fallen asleep at the last scan will have slept
     /// for [`GRACE`].
     due: Option<Moment>,
+    /// When workers that were found asleep are recounted next.
+    recount_at: Moment,
 }
 
 impl Sleepers {
@@ -221,8 +227,9 @@ impl Schedule {
         self.workers.unblock(worker);
     }
 
-    /// Counts workers again that were found asleep but are awake according to their sleep records.
-    /// Workers that have returned to the port are counted already. Notes which sleeps are long.
+    /// Counts workers again that were found asleep but are awake according to their sleep records,
+    /// unless there are many and that was done a moment ago. Workers that have returned to the port
+    /// are counted already. Notes which sleeps are long.
     #[inline]
     pub(super) fn recount(&mut self, port: &mut impl SchedulePort) {
         if self.workers.presumed_blocked() > 0 && self.sleepers.observers > 0 {
@@ -232,19 +239,26 @@ impl Schedule {
 
     #[inline(never)]
     fn recount_all(&mut self, port: &mut impl SchedulePort) {
-        let mut now = None;
+        let now = port.now();
+        if now < self.sleepers.recount_at {
+            return;
+        }
+        let mut asleep = 0;
         for worker in 0..self.loaded.len() {
             if self.workers.status(worker) != Status::FoundAsleep {
                 continue;
             }
+            asleep += 1;
             match port.presence(worker) {
                 Some(Presence::Awake) => self.found_awake(worker, port),
                 Some(Presence::Asleep { since }) if self.sleepers.brief[worker] => {
-                    let now = *now.get_or_insert_with(|| port.now());
                     self.sleepers.sleeps(worker, now.since(since), false);
                 }
                 _ => {}
             }
+        }
+        if asleep > FEW {
+            self.sleepers.recount_at = now + TICK;
         }
     }
 

@@ -707,6 +707,32 @@ fn records_are_read_each_time_and_the_system_is_asked_once_in_a_tick() {
 }
 
 #[test]
+fn the_records_of_many_threads_that_were_found_asleep_are_read_once_in_a_tick() {
+    for (sleepers, each_time) in [(4, true), (5, false)] {
+        let mut rig = rig(1, sleepers, SHORT);
+        for worker in 0..sleepers {
+            take_one(&mut rig, worker);
+            rig.observe(worker);
+            rig.nod(worker, true);
+            rig.port.now += TICK;
+            rig.schedule.scan(&mut rig.port);
+            assert_eq!(rig.status(worker), Status::FoundAsleep);
+        }
+        let is_counted = |rig: &mut Rig, worker| {
+            rig.schedule.recount(&mut rig.port);
+            rig.status(worker) == Status::Running
+        };
+        assert!(!is_counted(&mut rig, 0));
+        rig.nod(0, false);
+        assert_eq!(is_counted(&mut rig, 0), each_time);
+        rig.port.now += TICK - MICROSECOND;
+        assert_eq!(is_counted(&mut rig, 0), each_time);
+        rig.port.now += MICROSECOND;
+        assert!(is_counted(&mut rig, 0));
+    }
+}
+
+#[test]
 fn a_thread_that_only_looks_calls_one_for_what_it_has_found() {
     for found in [true, false] {
         let mut rig = rig(2, 2, SHORT);
