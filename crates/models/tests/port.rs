@@ -81,6 +81,10 @@ mod sync {
         fence(Ordering::SeqCst);
     }
 
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     pub(crate) mod tests {
         pub(crate) fn tested(test: impl Fn() + Send + Sync + 'static) {
             loom::model(test);

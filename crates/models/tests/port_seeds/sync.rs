@@ -98,6 +98,10 @@ pub(crate) fn barrier(own: &AtomicU32) {
 
 pub(crate) fn barrier_behind_exchange() {}
 
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn address<T: ?Sized>(value: &T) -> usize {
     std::ptr::from_ref(value).cast::<()>() as usize
 }

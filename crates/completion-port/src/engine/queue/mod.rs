@@ -15,8 +15,8 @@ mod tasks;
 mod view;
 
 use std::ops::Deref;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::context::{BEGIN, Context, PortPhase};
@@ -25,7 +25,7 @@ use crate::memory::trace::traces_packets;
 use crate::state::operations::OpTable;
 use crate::state::queue::{Links, MOST_OPS, NIL, Node, NodeList, OP};
 use crate::state::schedule::{Advice, Schedule};
-use crate::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard};
+use crate::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, lock};
 use crate::types::error::{Call, Error, ErrorKind, Fault};
 use delays::Delays;
 
@@ -88,7 +88,7 @@ impl Queue {
     pub(super) fn lock(&self) -> MutexGuard<'_, Hub> {
         // No user code runs under the lock. If the engine itself panics under it, the other threads
         // continue with the state they find.
-        self.hub.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.hub)
     }
 
     /// Takes the lock, unless another thread has it. In a forked child it may never be released.
