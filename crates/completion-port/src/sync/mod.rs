@@ -43,16 +43,15 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// Tries for some microseconds before the calling thread sleeps, because a sleep and a wake-up take
-/// longer. The standard library does so only while no other thread sleeps until the mutex is free.
+/// Tries for a few microseconds before the calling thread sleeps, because a sleep and a wake-up take
+/// longer. The standard library's mutex does that at most while no other thread sleeps for it.
 #[cold]
 fn lock_contended<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    /// How often it tries, and how long it waits before each try. A pause takes 10 to 50
-    /// nanoseconds.
-    const TRIES: u32 = 20;
-    const PAUSES: u32 = 4;
-    for _ in 0..TRIES {
-        (0..PAUSES).for_each(|_| spin_loop());
+    /// How many pauses there are before each attempt: each attempt disturbs the thread that holds the
+    /// lock. A pause takes 10 to 50 nanoseconds.
+    const PAUSES: [u32; 5] = [4, 8, 16, 32, 32];
+    for pauses in PAUSES {
+        (0..pauses).for_each(|_| spin_loop());
         match mutex.try_lock() {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(error)) => return error.into_inner(),
@@ -64,9 +63,57 @@ fn lock_contended<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::{Mutex, lock};
+
     /// Runs a test of code that synchronizes with these primitives. The model checker replaces
     /// this, because its primitives work only inside a model.
     pub(crate) fn tested(test: impl Fn() + Send + Sync + 'static) {
         test();
+    }
+
+    /// Panics while it holds the mutex, once `go_on` has a value.
+    fn poison(mutex: &Arc<Mutex<u32>>, holds: &mpsc::Sender<()>, go_on: &mpsc::Receiver<()>) {
+        let guard = lock(mutex);
+        holds.send(()).unwrap();
+        let _ = go_on.recv();
+        assert_eq!(*guard, u32::MAX, "it panics while it holds the mutex");
+    }
+
+    #[test]
+    fn a_mutex_whose_holder_has_panicked_is_locked_as_any_other() {
+        for waits in [false, true] {
+            let mutex = Arc::new(Mutex::new(7));
+            let ((holds, held), (goes, go_on)) = (mpsc::channel(), mpsc::channel());
+            let of_holder = Arc::clone(&mutex);
+            let holder = thread::spawn(move || poison(&of_holder, &holds, &go_on));
+            held.recv().unwrap();
+            if waits {
+                let of_waiter = Arc::clone(&mutex);
+                let waiter = thread::spawn(move || *lock(&of_waiter));
+                goes.send(()).unwrap();
+                assert_eq!(waiter.join().unwrap(), 7);
+            }
+            drop(goes);
+            assert!(holder.join().is_err());
+            assert_eq!(*lock(&mutex), 7);
+        }
+    }
+
+    #[test]
+    fn a_thread_sleeps_until_a_mutex_that_is_held_for_long_is_free() {
+        let mutex = Arc::new(Mutex::new(7));
+        let guard = lock(&mutex);
+        let (takes, taken) = mpsc::channel();
+        let of_waiter = Arc::clone(&mutex);
+        let waiter = thread::spawn(move || takes.send(*lock(&of_waiter)).unwrap());
+        let early = taken.recv_timeout(Duration::from_millis(20));
+        assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout));
+        drop(guard);
+        assert_eq!(taken.recv(), Ok(7));
+        waiter.join().unwrap();
     }
 }

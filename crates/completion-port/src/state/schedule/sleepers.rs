@@ -56,7 +56,8 @@ pub(super) struct Sleepers {
     /// When the first of the workers that had just fallen asleep at the last scan will have slept
     /// for [`GRACE`].
     due: Option<Moment>,
-    /// When workers that were found asleep are recounted next.
+    /// When more than [`FEW`] workers that were found asleep are recounted next: within a tick, or when
+    /// the first of their sleeps becomes long.
     recount_at: Moment,
 }
 
@@ -228,37 +229,44 @@ impl Schedule {
     }
 
     /// Counts workers again that were found asleep but are awake according to their sleep records,
-    /// unless there are many and that was done a moment ago. Workers that have returned to the port
-    /// are counted already. Notes which sleeps are long.
+    /// unless there are many and that was done less than a tick ago. Workers that have returned to
+    /// the port are counted already.
     #[inline]
     pub(super) fn recount(&mut self, port: &mut impl SchedulePort) {
-        if self.workers.presumed_blocked() > 0 && self.sleepers.observers > 0 {
+        let presumed = self.workers.presumed_blocked();
+        if presumed > 0
+            && self.sleepers.observers > 0
+            && (presumed <= FEW || port.now() >= self.sleepers.recount_at)
+        {
             self.recount_all(port);
         }
     }
 
+    /// Does that, however many there are. Also notes which sleeps are long.
     #[inline(never)]
     fn recount_all(&mut self, port: &mut impl SchedulePort) {
-        let now = port.now();
-        if now < self.sleepers.recount_at {
-            return;
-        }
-        let mut asleep = 0;
+        let mut now = None;
+        let mut next = None;
         for worker in 0..self.loaded.len() {
             if self.workers.status(worker) != Status::FoundAsleep {
                 continue;
             }
-            asleep += 1;
             match port.presence(worker) {
                 Some(Presence::Awake) => self.found_awake(worker, port),
                 Some(Presence::Asleep { since }) if self.sleepers.brief[worker] => {
+                    let now = *now.get_or_insert_with(|| port.now());
                     self.sleepers.sleeps(worker, now.since(since), false);
+                    if self.sleepers.brief[worker] {
+                        let becomes_long = since + LONG;
+                        next = Some(next.map_or(becomes_long, |next| becomes_long.min(next)));
+                    }
                 }
                 _ => {}
             }
         }
-        if asleep > FEW {
-            self.sleepers.recount_at = now + TICK;
+        if self.workers.presumed_blocked() > FEW {
+            let now = now.unwrap_or_else(|| port.now());
+            self.sleepers.recount_at = next.map_or(now + TICK, |next| next.min(now + TICK));
         }
     }
 
@@ -271,7 +279,9 @@ impl Schedule {
     /// Adds the questions about workers that were found asleep and have no sleep record.
     #[inline(never)]
     pub(crate) fn begin_requery(&mut self, queries: &mut Vec<Query>, port: &mut impl SchedulePort) {
-        self.recount(port);
+        if self.sleepers.observers > 0 {
+            self.recount_all(port);
+        }
         if self.workers.presumed_blocked() == 0 {
             return;
         }

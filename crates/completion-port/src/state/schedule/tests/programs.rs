@@ -251,7 +251,7 @@ mod random {
         let packet = prop_oneof![Just(1_u64), Just(5), Just(30)];
         let edges = prop_oneof![Just(2_usize), Just(64)];
         let flags = (any::<bool>(), any::<bool>(), any::<bool>());
-        (1_usize..5, 1_usize..5, packet, flags, edges).prop_map(
+        (1_usize..5, 1_usize..8, packet, flags, edges).prop_map(
             |(limit, threads, packet, (detects, observes, overcommits), edges)| {
                 let observes = detects && observes;
                 Setting { limit, threads, packet, detects, observes, edges, overcommits }
