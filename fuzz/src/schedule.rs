@@ -23,7 +23,7 @@ fn setting(bytes: &mut Reader<'_>) -> Setting {
     let detects = bytes.choice();
     Setting {
         limit: 1 + bytes.below(4),
-        threads: 1 + bytes.below(4),
+        threads: 1 + bytes.below(7),
         packet: bytes.one_of(&[1, 5, 30]),
         detects,
         observes: detects && bytes.choice(),
@@ -35,24 +35,24 @@ fn setting(bytes: &mut Reader<'_>) -> Setting {
 fn event(bytes: &mut Reader<'_>) -> Event {
     // Usually threads continue.
     match bytes.byte() % 32 {
-        0..8 => Event::Step(bytes.below(4)),
+        0..8 => Event::Step(bytes.below(7)),
         8..12 => {
             let room = [1, 2, 64];
             let timeout = [None, None, None, Some(0), Some(300), Some(5_000)];
-            Event::Wait(bytes.below(4), bytes.one_of(&room), bytes.one_of(&timeout))
+            Event::Wait(bytes.below(7), bytes.one_of(&room), bytes.one_of(&timeout))
         }
         12 => Event::Join,
-        13 => Event::WakeSpuriously(bytes.below(4)),
-        14 => Event::Take(bytes.below(4)),
-        15 => Event::GiveBack(bytes.below(4)),
-        16 => Event::Block(bytes.below(4)),
-        17 => Event::Unblock(bytes.below(4)),
-        18 => Event::Nod(bytes.below(4)),
-        19 => Event::Rise(bytes.below(4)),
-        20 => Event::Leave(bytes.below(4)),
+        13 => Event::WakeSpuriously(bytes.below(7)),
+        14 => Event::Take(bytes.below(7)),
+        15 => Event::GiveBack(bytes.below(7)),
+        16 => Event::Block(bytes.below(7)),
+        17 => Event::Unblock(bytes.below(7)),
+        18 => Event::Nod(bytes.below(7)),
+        19 => Event::Rise(bytes.below(7)),
+        20 => Event::Leave(bytes.below(7)),
         21 => Event::Post,
         22 => Event::Edge(1 + bytes.below(4)),
-        23 => Event::Remember(bytes.below(4)),
+        23 => Event::Remember(bytes.below(7)),
         24 => Event::BeginPeek,
         25 => Event::EndPeek,
         26 => Event::Replace(bytes.choice()),

@@ -67,7 +67,7 @@ pub(crate) mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use super::{Mutex, lock};
+    use super::{Mutex, lock, lock_contended};
 
     /// Runs a test of code that synchronizes with these primitives. The model checker replaces
     /// this, because its primitives work only inside a model.
@@ -75,7 +75,7 @@ pub(crate) mod tests {
         test();
     }
 
-    /// Panics while it holds the mutex, once `go_on` has a value.
+    /// Panics while it holds the mutex, once `go_on` has a value or no sender.
     fn poison(mutex: &Arc<Mutex<u32>>, holds: &mpsc::Sender<()>, go_on: &mpsc::Receiver<()>) {
         let guard = lock(mutex);
         holds.send(()).unwrap();
@@ -92,19 +92,24 @@ pub(crate) mod tests {
             let holder = thread::spawn(move || poison(&of_holder, &holds, &go_on));
             held.recv().unwrap();
             if waits {
+                let (takes, taken) = mpsc::channel();
                 let of_waiter = Arc::clone(&mutex);
-                let waiter = thread::spawn(move || *lock(&of_waiter));
+                thread::spawn(move || takes.send(*lock(&of_waiter)).unwrap());
+                // Until then it probably sleeps.
+                let early = taken.recv_timeout(Duration::from_millis(20));
+                assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout));
                 goes.send(()).unwrap();
-                assert_eq!(waiter.join().unwrap(), 7);
+                assert_eq!(taken.recv(), Ok(7));
             }
             drop(goes);
             assert!(holder.join().is_err());
             assert_eq!(*lock(&mutex), 7);
+            assert_eq!(*lock_contended(&mutex), 7);
         }
     }
 
     #[test]
-    fn a_thread_sleeps_until_a_mutex_that_is_held_for_long_is_free() {
+    fn a_thread_waits_until_a_mutex_that_is_held_for_long_is_free() {
         let mutex = Arc::new(Mutex::new(7));
         let guard = lock(&mutex);
         let (takes, taken) = mpsc::channel();

@@ -112,7 +112,9 @@ impl Workers {
         let mut queries = Vec::new();
         let mut hub = self.lock();
         let (schedule, lists) = hub.parts_mut();
-        schedule.begin_requery(&mut queries, &mut self.view(lists, None));
+        let mut view = self.view(lists, None);
+        schedule.recount_all(&mut view);
+        schedule.begin_requery(&mut queries, &mut view);
         for query in queries {
             hub = self.query(hub, query);
         }

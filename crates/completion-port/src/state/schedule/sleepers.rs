@@ -23,8 +23,8 @@ const LONG: Duration = Duration::from_millis(1);
 /// do, a worker that sleeps is replaced immediately.
 const MANY: u8 = 4;
 
-/// If more workers than this were found asleep, they are recounted only once per tick. Reading their
-/// sleep records takes some 50 nanoseconds for each.
+/// If more workers than this were found asleep, they are not recounted each time: reading their sleep
+/// records takes some 50 nanoseconds for each.
 const FEW: usize = 4;
 
 /// For this long after a worker was found asleep, others are likely to follow.
@@ -56,8 +56,8 @@ pub(super) struct Sleepers {
     /// When the first of the workers that had just fallen asleep at the last scan will have slept
     /// for [`GRACE`].
     due: Option<Moment>,
-    /// When more than [`FEW`] workers that were found asleep are recounted next: within a tick, or when
-    /// the first of their sleeps becomes long.
+    /// When more than [`FEW`] workers that were found asleep are recounted next: a tick after the last
+    /// time, or when the first of their sleeps becomes long.
     recount_at: Moment,
 }
 
@@ -103,6 +103,11 @@ impl Sleepers {
         } else if std::mem::take(&mut self.brief[worker]) || is_new {
             self.long = (self.long + 1).min(2 * MANY);
         }
+    }
+
+    /// Has workers recounted at `time` at the latest.
+    fn recount_by(&mut self, time: Moment) {
+        self.recount_at = self.recount_at.min(time);
     }
 
     /// Notes that `worker`, which may have been found asleep, is awake.
@@ -213,7 +218,10 @@ impl Schedule {
             self.sleepers.found_at = Some(now);
             self.sleepers.found += 1;
             match since {
-                Some(since) => self.sleepers.sleeps(worker, now.since(since), true),
+                Some(since) => {
+                    self.sleepers.sleeps(worker, now.since(since), true);
+                    self.sleepers.recount_by(since + LONG);
+                }
                 None => self.sleepers.unrecorded_at = Some(now),
             }
             self.advice.lower(now);
@@ -228,9 +236,9 @@ impl Schedule {
         self.workers.unblock(worker);
     }
 
-    /// Counts workers again that were found asleep but are awake according to their sleep records,
-    /// unless there are many and that was done less than a tick ago. Workers that have returned to
-    /// the port are counted already.
+    /// Counts workers again that were found asleep but are awake according to their sleep records. If
+    /// there are many, only if it [is due](Sleepers::recount_at). Workers that have returned to the
+    /// port are counted already.
     #[inline]
     pub(super) fn recount(&mut self, port: &mut impl SchedulePort) {
         let presumed = self.workers.presumed_blocked();
@@ -244,9 +252,9 @@ impl Schedule {
 
     /// Does that, however many there are. Also notes which sleeps are long.
     #[inline(never)]
-    fn recount_all(&mut self, port: &mut impl SchedulePort) {
-        let mut now = None;
-        let mut next = None;
+    pub(crate) fn recount_all(&mut self, port: &mut impl SchedulePort) {
+        let now = port.now();
+        self.sleepers.recount_at = now + TICK;
         for worker in 0..self.loaded.len() {
             if self.workers.status(worker) != Status::FoundAsleep {
                 continue;
@@ -254,19 +262,13 @@ impl Schedule {
             match port.presence(worker) {
                 Some(Presence::Awake) => self.found_awake(worker, port),
                 Some(Presence::Asleep { since }) if self.sleepers.brief[worker] => {
-                    let now = *now.get_or_insert_with(|| port.now());
                     self.sleepers.sleeps(worker, now.since(since), false);
                     if self.sleepers.brief[worker] {
-                        let becomes_long = since + LONG;
-                        next = Some(next.map_or(becomes_long, |next| becomes_long.min(next)));
+                        self.sleepers.recount_by(since + LONG);
                     }
                 }
                 _ => {}
             }
-        }
-        if self.workers.presumed_blocked() > FEW {
-            let now = now.unwrap_or_else(|| port.now());
-            self.sleepers.recount_at = next.map_or(now + TICK, |next| next.min(now + TICK));
         }
     }
 
@@ -279,9 +281,7 @@ impl Schedule {
     /// Adds the questions about workers that were found asleep and have no sleep record.
     #[inline(never)]
     pub(crate) fn begin_requery(&mut self, queries: &mut Vec<Query>, port: &mut impl SchedulePort) {
-        if self.sleepers.observers > 0 {
-            self.recount_all(port);
-        }
+        self.recount(port);
         if self.workers.presumed_blocked() == 0 {
             return;
         }

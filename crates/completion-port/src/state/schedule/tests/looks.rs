@@ -254,6 +254,91 @@ fn the_watchdog_looks_no_more_often_where_the_last_sleep_was_brief() {
     }
 }
 
+/// A port with so many workers, of which one may run. The others have sleep records and were found
+/// asleep, the last one this long ago.
+fn with_sleepers(sleepers: usize, slept: Duration) -> Rig {
+    let mut rig = rig(1, sleepers + 1, SHORT);
+    for worker in 0..sleepers {
+        take_one(&mut rig, worker);
+        rig.observe(worker);
+        rig.nod(worker, true);
+        rig.port.now += 100 * MICROSECOND;
+        rig.schedule.scan(&mut rig.port);
+        assert_eq!(rig.status(worker), Status::FoundAsleep);
+    }
+    rig.port.now += slept;
+    rig
+}
+
+/// Whether the worker is counted once its record was read, if that is due.
+fn is_counted(rig: &mut Rig, worker: WorkerNumber) -> bool {
+    rig.schedule.recount(&mut rig.port);
+    rig.status(worker) == Status::Running
+}
+
+#[test]
+fn the_records_of_many_threads_that_were_found_asleep_are_read_once_in_a_tick() {
+    for (sleepers, each_time) in [(4, true), (5, false)] {
+        let mut rig = with_sleepers(sleepers, TICK);
+        assert!(!is_counted(&mut rig, 0));
+        rig.nod(0, false);
+        assert_eq!(is_counted(&mut rig, 0), each_time);
+        rig.port.now += TICK - MICROSECOND;
+        assert_eq!(is_counted(&mut rig, 0), each_time);
+        rig.port.now += MICROSECOND;
+        assert!(is_counted(&mut rig, 0));
+    }
+}
+
+#[test]
+fn the_records_of_few_threads_are_read_each_time_also_after_those_of_many() {
+    let mut rig = with_sleepers(5, TICK);
+    assert!(!is_counted(&mut rig, 0));
+    rig.nod(0, false);
+    rig.take_packet(0);
+    assert_eq!(rig.status(0), Status::Running, "it counts immediately");
+    rig.nod(1, false);
+    assert!(is_counted(&mut rig, 1));
+}
+
+#[test]
+fn a_sleep_that_is_found_after_many_others_is_long_after_a_millisecond() {
+    let mut rig = with_sleepers(5, 2 * TICK);
+    take_one(&mut rig, 5);
+    rig.observe(5);
+    rig.port.now += TICK - 100 * MICROSECOND;
+    rig.nod(5, true);
+    rig.port.now += 100 * MICROSECOND;
+    assert!(!is_counted(&mut rig, 0));
+    rig.schedule.scan(&mut rig.port);
+    assert_eq!(rig.status(5), Status::FoundAsleep);
+    rig.port.now += TICK - 100 * MICROSECOND;
+    assert!(!is_counted(&mut rig, 5));
+    rig.nod(5, false);
+    rig.take_packet(5);
+    assert!(rig.schedule.sleepers.replaces_at_once(), "no sleep was brief");
+}
+
+#[test]
+fn many_sleeps_are_long_after_a_millisecond_as_few_are() {
+    for sleepers in [4, 8] {
+        let mut rig = with_sleepers(sleepers, Duration::ZERO);
+        // Each has slept for 1.2 ms when it wakes up, and is looked at each 50 µs.
+        for _ in 0..40 {
+            rig.schedule.recount(&mut rig.port);
+            for worker in 0..sleepers {
+                if let Some(since) = rig.port.threads[worker].asleep
+                    && rig.port.now.since(since) >= TICK + TICK / 5
+                {
+                    rig.nod(worker, false);
+                }
+            }
+            rig.port.now += 50 * MICROSECOND;
+        }
+        assert!(rig.schedule.sleepers.replaces_at_once(), "{sleepers} long sleeps");
+    }
+}
+
 #[test]
 fn the_watchdog_looks_again_when_an_observed_thread_has_slept_for_long_enough() {
     const SLEPT: Duration = Duration::from_micros(40);

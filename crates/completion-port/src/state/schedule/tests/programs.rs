@@ -135,8 +135,8 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
 fn everything_is_taken(rig: &mut Rig, overcommits: bool) {
     rig.port.replacing = false;
     rig.settle();
-    // Each of four threads may need [`OVERCOMMIT`], and a look before that.
-    let ticks = if overcommits { 28 } else { 12 };
+    // Each of seven threads may need [`OVERCOMMIT`], and a look before that.
+    let ticks = if overcommits { 49 } else { 21 };
     (0..ticks).for_each(|_| rig.pass(TICK));
     let idle = rig.schedule.workers.idle();
     let is_left = !rig.port.queue.is_empty() || !rig.port.kernel.is_empty();
@@ -217,7 +217,7 @@ mod random {
     use super::{Event, Setting, play};
 
     fn event() -> impl Strategy<Value = Event> {
-        let thread = 0_usize..4;
+        let thread = 0_usize..7;
         let room = prop_oneof![Just(1_usize), Just(2), Just(64)];
         let timeout = prop_oneof![4 => Just(None), 1 => Just(Some(0)), 1 => Just(Some(300)), 1 => Just(Some(5_000))];
         let time = prop_oneof![2 => 1_u64..50, 2 => 50_u64..400, 1 => 400_u64..3_000];
