@@ -254,8 +254,8 @@ fn the_watchdog_looks_no_more_often_where_the_last_sleep_was_brief() {
     }
 }
 
-/// A port with so many workers, of which one may run. The others have sleep records and were found
-/// asleep, the last one this long ago.
+/// A port whose concurrency value is 1, and which has found this many workers asleep by their sleep
+/// records, the last one this long ago. One more worker is away.
 fn with_sleepers(sleepers: usize, slept: Duration) -> Rig {
     let mut rig = rig(1, sleepers + 1, SHORT);
     for worker in 0..sleepers {
