@@ -23,7 +23,7 @@ mod activity;
 #[path = "../../runtime/src/block_on.rs"]
 mod block_on;
 #[cfg(feature = "tokio-compat")]
-#[path = "../../runtime/src/compat.rs"]
+#[path = "../../runtime/src/compat/mod.rs"]
 mod compat;
 #[path = "../../runtime/src/context.rs"]
 mod context;

@@ -112,6 +112,12 @@ impl Activity {
     }
 }
 
+/// Returns the number of the current thread in its runtime.
+#[cfg(feature = "tokio-compat")]
+pub(crate) fn thread() -> u64 {
+    THREAD.get()
+}
+
 /// While this exists, the thread polls a task.
 pub(crate) struct Polling<'a> {
     outer: *const Activity,

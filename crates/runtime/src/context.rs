@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+#[cfg(feature = "tokio-compat")]
+use crate::compat::driver;
 use crate::runtime::Handle;
 use crate::shared::Shared;
 use crate::task::Runnable;
@@ -14,6 +16,13 @@ enum Woken {
     Next,
     /// The first one into [`NEXT`]: a packet is being handled, and no task is polled.
     Collected,
+    /// To the queue: the thread runs tokio's scheduler, and perhaps a task of tokio that waits for
+    /// this one.
+    #[cfg(feature = "tokio-compat")]
+    Queued,
+    /// All to [`driver::collect`]: the thread waits in tokio's driver.
+    #[cfg(feature = "tokio-compat")]
+    Driver,
 }
 
 thread_local! {
@@ -124,6 +133,13 @@ pub(crate) fn accept_woken(shared: &Shared, runnable: Runnable) -> Option<(Runna
     }
     match WOKEN.get() {
         Woken::Next => Some((runnable, true)),
+        #[cfg(feature = "tokio-compat")]
+        Woken::Queued => Some((runnable, false)),
+        #[cfg(feature = "tokio-compat")]
+        Woken::Driver => {
+            driver::collect(runnable);
+            None
+        }
         Woken::Collected => match NEXT.take() {
             None => {
                 NEXT.set(Some(runnable));
@@ -137,14 +153,36 @@ pub(crate) fn accept_woken(shared: &Shared, runnable: Runnable) -> Option<(Runna
     }
 }
 
+/// Restores where the tasks go that the thread wakes.
+struct Restore(Woken);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        WOKEN.set(self.0);
+    }
+}
+
+/// Calls `f`, which runs tokio's scheduler. It calls [`enter_driver`] and [`leave_driver`].
+#[cfg(feature = "tokio-compat")]
+pub(crate) fn in_scheduler(f: impl FnOnce()) {
+    let _restore = Restore(WOKEN.replace(Woken::Queued));
+    f();
+}
+
+/// Notes that the thread waits in tokio's driver, where no code of the program runs but wakers.
+#[cfg(feature = "tokio-compat")]
+pub(crate) fn enter_driver() {
+    WOKEN.set(Woken::Driver);
+}
+
+/// Notes that the thread has left tokio's driver.
+#[cfg(feature = "tokio-compat")]
+pub(crate) fn leave_driver() {
+    WOKEN.set(Woken::Queued);
+}
+
 /// Calls `f`, and returns the first task of the current runtime that it wakes.
 pub(crate) fn collect_woken(f: impl FnOnce()) -> Option<Runnable> {
-    struct Restore(Woken);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            WOKEN.set(self.0);
-        }
-    }
     let restore = Restore(WOKEN.replace(Woken::Collected));
     f();
     drop(restore);

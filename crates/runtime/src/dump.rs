@@ -39,6 +39,9 @@ pub struct Metrics {
     pub idle_threads: usize,
     /// Threads whose task was found asleep.
     pub blocked_threads: usize,
+    /// Threads that poll tokio's sockets and timers, and perhaps run a task of tokio: 0 or 1. See the
+    /// feature `tokio-compat`.
+    pub tokio_threads: usize,
     /// Threads that have computed for long, so that another thread runs in addition.
     pub computing_threads: usize,
     /// Tasks that have not ended.
@@ -102,6 +105,7 @@ struct ThreadLine {
     system: Option<u64>,
     stats: Option<ThreadStats>,
     task: Option<TaskView>,
+    polls_tokio: bool,
 }
 
 fn threads(shared: &Shared, tasks: &[TaskView]) -> Vec<ThreadLine> {
@@ -113,6 +117,7 @@ fn threads(shared: &Shared, tasks: &[TaskView]) -> Vec<ThreadLine> {
         system,
         stats: stats.iter().find(|it| system.is_some() && it.system_number == system).copied(),
         task: tasks.iter().find(|it| it.doing == Doing::Running(number)).cloned(),
+        polls_tokio: shared.polls_tokio_on() == Some(number),
     };
     shared.threads.all().into_iter().map(line).collect()
 }
@@ -134,6 +139,13 @@ impl fmt::Display for ThreadLine {
         f.write_str(": ")?;
         let sleeps = |status| matches!(status, ThreadStatus::FoundAsleep | ThreadStatus::Blocked);
         match self.stats {
+            stats if self.polls_tokio => {
+                f.write_str("polls tokio")?;
+                stats.map_or(Ok(()), |stats| for_time(f, stats.handling_for))?;
+                if let Some(place) = kernel_place(self.system) {
+                    write!(f, " in {place}")?;
+                }
+            }
             Some(stats) if sleeps(stats.status) => {
                 f.write_str("asleep")?;
                 if stats.status == ThreadStatus::Blocked {
@@ -239,13 +251,18 @@ impl Dump {
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let it = &self.metrics;
-        let running = it.threads.saturating_sub(it.idle_threads + it.blocked_threads);
+        let others = it.idle_threads + it.blocked_threads + it.tokio_threads;
+        let running = it.threads.saturating_sub(others);
         write!(
             f,
             "{} threads (at most {}): {} idle, ",
             it.threads, it.thread_limit, it.idle_threads
         )?;
-        write!(f, "{} asleep, {running} running; {} tasks, ", it.blocked_threads, it.tasks)?;
+        write!(f, "{} asleep, {running} running", it.blocked_threads)?;
+        if it.tokio_threads > 0 {
+            f.write_str(", 1 polls tokio")?;
+        }
+        write!(f, "; {} tasks, ", it.tasks)?;
         writeln!(f, "{} in the queue; {} stalls", it.queued, it.stalls)?;
         for line in &self.lines {
             writeln!(f, "{line}")?;

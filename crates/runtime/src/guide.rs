@@ -112,9 +112,10 @@
 //! | `runtime::RuntimeMetrics`, `Handle::dump` | [`Handle::metrics`](crate::Handle::metrics), [`Handle::dump`](crate::Handle::dump), without an unstable flag |
 //!
 //! A crate that calls tokio's own `net`, `time` or `spawn`, such as axum, reqwest, sqlx or tonic,
-//! needs tokio's runtime, which then runs in the same process, on its own threads. With the feature
-//! `tokio-compat`, `Builder::tokio_compat` starts it, and all tasks run in its context. The module
-//! `compat` says what runs where, and what may block.
+//! needs tokio's runtime, which then runs in the same process. With the feature `tokio-compat`,
+//! `Builder::tokio_compat` starts it, and all tasks run in its context. It has its own threads, or
+//! this runtime's threads poll it (`Builder::tokio_workers`). The module `compat` says what runs
+//! where, and what may block.
 //!
 //! | feature | |
 //! |---|---|

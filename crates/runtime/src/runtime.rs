@@ -48,6 +48,8 @@ pub struct Builder {
     computing: Option<Duration>,
     #[cfg(feature = "tokio-compat")]
     pub(crate) has_tokio: bool,
+    #[cfg(feature = "tokio-compat")]
+    pub(crate) tokio_workers: Option<usize>,
 }
 
 impl Builder {
@@ -252,8 +254,13 @@ impl Builder {
         build: impl FnOnce(PortBuilder) -> completion_port::Result<RuntimePort>,
     ) -> io::Result<Runtime> {
         fork::watch();
+        // One thread is in tokio's driver, in addition to the others.
         #[cfg(feature = "tokio-compat")]
-        let has_tokio = self.has_tokio;
+        let polling = usize::from(self.has_tokio && self.tokio_workers == Some(0));
+        #[cfg(not(feature = "tokio-compat"))]
+        let polling = 0;
+        #[cfg(feature = "tokio-compat")]
+        let (has_tokio, workers) = (self.has_tokio, self.tokio_workers);
         let Self { port, concurrency, limit, name, stack_size, block_detection, computing, .. } =
             self;
         let mut port = port.concurrency(concurrency).block_detection(block_detection);
@@ -265,14 +272,19 @@ impl Builder {
             given => given,
         };
         // One more waits while these run.
-        let least = (running + 1).min(limit);
+        let limit = limit.saturating_add(polling);
+        let least = (running + 1 + polling).min(limit);
         #[cfg(feature = "tokio-compat")]
-        let tokio = crate::compat::Settings { workers: running, name: name.clone(), stack_size };
+        let tokio = crate::compat::Settings {
+            workers: workers.unwrap_or(running),
+            name: name.clone(),
+            stack_size,
+        };
         let pool = Pool::new(PoolConfig { name, stack_size, limit, least });
         let shared = Arc::new(Shared::new(build(port)?, pool));
         #[cfg(feature = "tokio-compat")]
         if has_tokio {
-            crate::compat::Tokio::start(&shared, tokio)?;
+            crate::compat::Tokio::start(&shared, tokio).inspect_err(|_| shared.end_tokio(None))?;
         }
         Pool::start(&shared).inspect_err(|_| shared.end_tokio(None))?;
         Ok(Runtime { handle: Handle(shared), has_ended: false })
@@ -388,6 +400,8 @@ impl Runtime {
             computing: Some(COMPUTING),
             #[cfg(feature = "tokio-compat")]
             has_tokio: false,
+            #[cfg(feature = "tokio-compat")]
+            tokio_workers: None,
         }
     }
 
@@ -495,23 +509,30 @@ fn end(shared: &Arc<Shared>, how: Shutdown, timeout: Option<Duration>) -> bool {
         // The tasks and threads are the parent's.
         return false;
     }
-    // A thread of the pool cannot wait for itself.
+    // A thread of the pool cannot wait for itself. In a task of tokio, it polls none of ours.
     let own = usize::from(context::is_in_pool(shared));
+    let own_tasks = own - usize::from(shared.is_polling_tokio());
     shared.begin_end();
     if how == Shutdown::Drain {
-        shared.wait_until(deadline, || shared.tasks.len() <= own);
+        shared.wait_until(deadline, || shared.tasks.len() <= own_tasks);
     }
     shared.tasks.abort_all();
-    let all_ended = shared.wait_until(deadline, || shared.tasks.len() <= own);
+    let all_ended = shared.wait_until(deadline, || shared.tasks.len() <= own_tasks);
     shared.pool.end();
     shared.close();
-    let has_ended = shared.wait_until(deadline, || shared.pool.threads() <= own) && all_ended;
-    if has_ended && own == 0 {
+    let has_ended = shared.wait_until(deadline, || shared.threads_of_tasks() <= own) && all_ended;
+    // The thread that polls tokio leaves now, unless a task of tokio blocks it.
+    let have_left = shared.wait_until(deadline, || shared.pool.threads() <= own);
+    if has_ended && have_left && own == 0 {
         shared.pool.join();
     }
-    shared.drop_refused();
-    // After the tasks, whose destructors may use it.
+    if !shared.polls_tokio() {
+        shared.drop_refused();
+    }
+    // After the tasks, whose destructors may use it. Without workers, nobody polls it any more: the
+    // destructors of tasks that have not ended in time find that it has ended.
     shared.end_tokio(deadline);
+    shared.drop_refused();
     has_ended
 }
 
@@ -732,11 +753,13 @@ impl Handle {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let stats = self.0.port.stats();
+        let tokio_threads = usize::from(self.0.polls_tokio_on().is_some());
         Metrics {
             threads: self.0.pool.threads(),
             thread_limit: self.0.pool.limit(),
             idle_threads: self.0.pool.idle(),
-            blocked_threads: stats.blocked,
+            blocked_threads: stats.blocked.saturating_sub(tokio_threads),
+            tokio_threads,
             computing_threads: stats.excess,
             tasks: self.0.tasks.len(),
             spawned: self.0.tasks.spawned(),

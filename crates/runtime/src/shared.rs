@@ -7,6 +7,8 @@ use std::time::Instant;
 use completion_port::{Outcome, Packet, Port};
 
 use crate::activity::{SocketList, ThreadList};
+#[cfg(feature = "tokio-compat")]
+use crate::compat::driver::{self, Turn};
 use crate::context;
 use crate::fork;
 use crate::fs::Pending;
@@ -27,6 +29,9 @@ pub(crate) enum Message {
     Timer(Place, u32),
     /// An operation on a file has ended.
     File(Box<(Arc<Pending>, Outcome)>),
+    /// tokio's driver is to be polled.
+    #[cfg(feature = "tokio-compat")]
+    Drive(Turn),
 }
 
 const _: () = assert!(size_of::<Message>() <= 16);
@@ -100,6 +105,39 @@ impl Shared {
         None
     }
 
+    /// Returns whether threads of the pool poll tokio.
+    #[allow(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) fn polls_tokio(&self) -> bool {
+        #[cfg(feature = "tokio-compat")]
+        return self.tokio.is_driven();
+        #[cfg(not(feature = "tokio-compat"))]
+        false
+    }
+
+    /// Returns the number of the thread that is polling tokio.
+    #[allow(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) fn polls_tokio_on(&self) -> Option<u64> {
+        #[cfg(feature = "tokio-compat")]
+        return self.tokio.polling_thread();
+        #[cfg(not(feature = "tokio-compat"))]
+        None
+    }
+
+    /// Returns whether the current thread is polling tokio, perhaps in a task of tokio.
+    #[allow(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) fn is_polling_tokio(&self) -> bool {
+        #[cfg(feature = "tokio-compat")]
+        return context::is_in_pool(self) && driver::is_driving();
+        #[cfg(not(feature = "tokio-compat"))]
+        false
+    }
+
+    /// Returns how many threads the pool has, without another one that is polling tokio.
+    pub(crate) fn threads_of_tasks(&self) -> usize {
+        let polls = !self.is_polling_tokio() && self.polls_tokio_on().is_some();
+        self.pool.threads().saturating_sub(usize::from(polls))
+    }
+
     /// Shuts the tokio runtime down, if there is one.
     pub(crate) fn end_tokio(&self, deadline: Option<Instant>) {
         #[cfg(feature = "tokio-compat")]
@@ -119,6 +157,8 @@ impl Shared {
         // It fails in a forked child, which has no threads.
         let _ = self.port.shutdown();
         self.timers.close();
+        #[cfg(feature = "tokio-compat")]
+        self.tokio.wake_driver();
     }
 
     /// Schedules a task that was woken.
@@ -128,7 +168,7 @@ impl Shared {
     /// the thread's packets: this thread is awake, so no other one is woken to handle it.
     pub(crate) fn schedule(&self, runnable: Runnable, woken_while_running: bool) {
         if woken_while_running {
-            return self.keep(refused(self.port.post_behind(Message::Run(runnable))));
+            return self.post_behind(runnable);
         }
         match context::accept_woken(self, runnable) {
             None => {}
@@ -136,6 +176,21 @@ impl Shared {
                 self.keep(refused(self.port.post_next(Message::Run(runnable))))
             }
             Some((runnable, false)) => self.post(runnable),
+        }
+    }
+
+    /// Queues a task behind the packets of the current thread.
+    pub(crate) fn post_behind(&self, runnable: Runnable) {
+        self.keep(refused(self.port.post_behind(Message::Run(runnable))));
+    }
+
+    /// Queues the turn of tokio's driver behind the packets of the current thread. Returns it if the
+    /// port has no memory for it, and drops it if the port was closed.
+    #[cfg(feature = "tokio-compat")]
+    pub(crate) fn post_turn(&self, turn: Turn) -> Option<Turn> {
+        match refused(self.port.post_behind(Message::Drive(turn))) {
+            Some(Message::Drive(turn)) if !self.is_closed() => Some(turn),
+            _ => None,
         }
     }
 
@@ -179,6 +234,8 @@ impl Shared {
                 let woken = context::collect_woken(|| time::expire(self, place, generation));
                 woken.into_iter().for_each(run);
             }
+            #[cfg(feature = "tokio-compat")]
+            Packet::Posted(Message::Drive(turn)) => driver::drive(self, turn),
             Packet::Posted(Message::File(ended)) => {
                 let (pending, outcome) = *ended;
                 pending.complete(outcome);
@@ -231,6 +288,6 @@ fn refused(posted: std::result::Result<(), completion_port::Refused<Message>>) -
 }
 
 /// Polls a task.
-fn run(runnable: Runnable) {
+pub(crate) fn run(runnable: Runnable) {
     runnable.run();
 }

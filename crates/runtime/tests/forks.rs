@@ -11,6 +11,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use completion_port_runtime::Runtime;
+#[cfg(feature = "tokio-compat")]
+use completion_port_runtime::Shutdown;
 use completion_port_runtime::time::sleep;
 
 /// The parent's threads run the task, and the child has none of them. So the child must not wait
@@ -59,6 +61,25 @@ fn a_timer_in_a_forked_child_panics_and_may_be_moved_and_dropped() {
         u8::from(polled.is_ok() || again.is_ok())
     });
     assert_eq!(status, 0);
+}
+
+/// The thread in tokio's driver is the parent's, and continues there.
+#[cfg(feature = "tokio-compat")]
+#[test]
+fn a_forked_child_does_not_poll_tokio() {
+    let builder = Runtime::builder().concurrency(1).tokio_compat().tokio_workers(0);
+    let mut runtime = Some(builder.build().unwrap());
+    let tokio = runtime.as_ref().unwrap().handle().tokio().unwrap().clone();
+    let status = testkit::in_forked_child(|| {
+        let of_tokio = tokio.spawn(async {});
+        let has_ended = runtime.take().unwrap().shutdown(Shutdown::Abort, None);
+        u8::from(of_tokio.is_finished() || has_ended)
+    });
+    assert_eq!(status, 0);
+    let runtime = runtime.unwrap();
+    let slept = runtime.spawn(async { tokio::time::sleep(Duration::from_millis(1)).await });
+    runtime.block_on(slept).unwrap();
+    assert_eq!(runtime.block_on(tokio.spawn(async { 1 })).unwrap(), 1);
 }
 
 /// Polls a future that must be ready. Waiting for it would never end in a child.

@@ -12,8 +12,43 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// A failure, not a measurement: nothing takes this long on any machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn runtime(concurrency: usize) -> Runtime {
-    Runtime::builder().concurrency(concurrency).thread_name("it").tokio_compat().build().unwrap()
+/// Who polls tokio's sockets and timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Polled {
+    ByWorkers,
+    ByOurThreads,
+}
+
+fn runtime(concurrency: usize, polled: Polled) -> Runtime {
+    let builder = Runtime::builder().concurrency(concurrency).thread_name("it").tokio_compat();
+    match polled {
+        Polled::ByWorkers => builder.build().unwrap(),
+        Polled::ByOurThreads => builder.tokio_workers(0).build().unwrap(),
+    }
+}
+
+/// Makes two tests of each function.
+macro_rules! tests {
+    ($($name:ident,)*) => {
+        mod with_workers {
+            $(#[test] fn $name() { super::$name(super::Polled::ByWorkers); })*
+        }
+        mod without_workers {
+            $(#[test] fn $name() { super::$name(super::Polled::ByOurThreads); })*
+        }
+    };
+}
+
+tests! {
+    sockets_and_timers_of_tokio_work_in_our_tasks,
+    tasks_of_each_runtime_run_on_its_own_threads,
+    a_task_of_ours_that_blocks_stops_no_other_one,
+    a_task_of_tokio_that_blocks_stops_tokio_but_not_ours,
+    a_task_of_tokio_moves_what_blocks_to_ours,
+    block_on_may_be_nested_in_both_runtimes,
+    destructors_of_our_tasks_can_use_tokio_which_ends_last,
+    a_runtime_may_be_dropped_in_every_context,
+    a_shutdown_does_not_wait_longer_for_tokio_than_it_may,
 }
 
 fn thread_name() -> String {
@@ -27,9 +62,8 @@ async fn tokio_pair() -> (tokio::net::TcpStream, tokio::net::TcpStream) {
     (near, listener.accept().await.unwrap().0)
 }
 
-#[test]
-fn sockets_and_timers_of_tokio_work_in_our_tasks() {
-    let runtime = runtime(2);
+fn sockets_and_timers_of_tokio_work_in_our_tasks(polled: Polled) {
+    let runtime = runtime(2, polled);
     runtime.block_on(async {
         let (mut near, mut far) = tokio_pair().await;
         let echo = spawn(async move {
@@ -59,9 +93,8 @@ fn sockets_and_timers_of_tokio_work_in_our_tasks() {
     });
 }
 
-#[test]
-fn tasks_of_each_runtime_run_on_its_own_threads() {
-    let runtime = runtime(2);
+fn tasks_of_each_runtime_run_on_its_own_threads(polled: Polled) {
+    let runtime = runtime(2, polled);
     let names = runtime.block_on(async {
         let ours = spawn(async { thread_name() }).await.unwrap();
         let our_blocking = spawn_blocking(|| {
@@ -78,13 +111,13 @@ fn tasks_of_each_runtime_run_on_its_own_threads() {
         let (of_tokio, inner) = of_tokio.await.unwrap();
         [ours, our_blocking.await.unwrap(), of_tokio, inner]
     });
-    assert_eq!(names, ["it", "it", "it-tokio", "it-tokio"]);
+    let tokio = if polled == Polled::ByWorkers { "it-tokio" } else { "it" };
+    assert_eq!(names, ["it", "it", tokio, tokio]);
 }
 
-#[test]
-fn a_task_of_ours_that_blocks_stops_no_other_one() {
+fn a_task_of_ours_that_blocks_stops_no_other_one(polled: Polled) {
     const TASKS: usize = 2;
-    let runtime = runtime(TASKS);
+    let runtime = runtime(TASKS, polled);
     runtime.block_on(async {
         let (mut near, mut far) = tokio_pair().await;
         let all_block = Arc::new(Barrier::new(TASKS + 1));
@@ -121,10 +154,9 @@ fn a_task_of_ours_that_blocks_stops_no_other_one() {
     });
 }
 
-#[test]
-fn a_task_of_tokio_that_blocks_stops_tokio_but_not_ours() {
-    // tokio has one worker.
-    let runtime = runtime(1);
+fn a_task_of_tokio_that_blocks_stops_tokio_but_not_ours(polled: Polled) {
+    // tokio has one worker, or none.
+    let runtime = runtime(1, polled);
     let events = Arc::new(Mutex::new(Vec::new()));
     let note = |event| {
         let events = Arc::clone(&events);
@@ -164,13 +196,12 @@ fn a_task_of_tokio_that_blocks_stops_tokio_but_not_ours() {
     assert_eq!(events.lock().unwrap().len(), 3);
 }
 
-#[test]
-fn a_task_of_tokio_moves_what_blocks_to_ours() {
-    let runtime = runtime(1);
+fn a_task_of_tokio_moves_what_blocks_to_ours(polled: Polled) {
+    let runtime = runtime(1, polled);
     let (release, released) = mpsc::channel::<()>();
     runtime.block_on(async {
         let blocker = tokio::spawn(async move {
-            // It blocks a thread of ours, and tokio's only worker continues.
+            // It blocks a thread of ours, and tokio's only thread continues.
             spawn(async move { released.recv_timeout(LIMIT) }).await.unwrap().unwrap();
         });
         tokio::spawn(async move { release.send(()).unwrap() }).await.unwrap();
@@ -178,9 +209,8 @@ fn a_task_of_tokio_moves_what_blocks_to_ours() {
     });
 }
 
-#[test]
-fn block_on_may_be_nested_in_both_runtimes() {
-    let runtime = runtime(1);
+fn block_on_may_be_nested_in_both_runtimes(polled: Polled) {
+    let runtime = runtime(1, polled);
     let answers = runtime.block_on(async {
         // tokio's, in a task of ours.
         let one = spawn(async {
@@ -215,8 +245,7 @@ impl Drop for Spawns {
     }
 }
 
-#[test]
-fn destructors_of_our_tasks_can_use_tokio_which_ends_last() {
+fn destructors_of_our_tasks_can_use_tokio_which_ends_last(polled: Polled) {
     struct Notes(Arc<Mutex<Vec<&'static str>>>);
     impl Drop for Notes {
         fn drop(&mut self) {
@@ -224,7 +253,7 @@ fn destructors_of_our_tasks_can_use_tokio_which_ends_last() {
         }
     }
     for how in [Shutdown::Abort, Shutdown::Drain] {
-        let runtime = runtime(2);
+        let runtime = runtime(2, polled);
         let order = Arc::new(Mutex::new(Vec::new()));
         let (notes, spawns) = (Notes(Arc::clone(&order)), Spawns(Arc::clone(&order), "ours"));
         let (begun, is_begun) = mpsc::channel();
@@ -248,10 +277,9 @@ fn destructors_of_our_tasks_can_use_tokio_which_ends_last() {
     }
 }
 
-#[test]
-fn a_runtime_may_be_dropped_in_every_context() {
+fn a_runtime_may_be_dropped_in_every_context(polled: Polled) {
     // In a task of the tokio runtime it has started, which cannot wait for itself.
-    let one = runtime(1);
+    let one = runtime(1, polled);
     let (sender, receiver) = mpsc::channel();
     let (dropped, is_dropped) = mpsc::channel();
     one.handle().tokio().unwrap().spawn(async move {
@@ -261,7 +289,7 @@ fn a_runtime_may_be_dropped_in_every_context() {
     sender.send(one).unwrap();
     is_dropped.recv_timeout(LIMIT).unwrap();
     // In one of its tasks.
-    let own = runtime(1);
+    let own = runtime(1, polled);
     let (sender, receiver) = mpsc::channel();
     let (dropped, is_dropped) = mpsc::channel();
     drop(own.spawn(async move {
@@ -272,13 +300,13 @@ fn a_runtime_may_be_dropped_in_every_context() {
     is_dropped.recv_timeout(LIMIT).unwrap();
     // In another tokio runtime, where a drop of a tokio runtime panics.
     let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    other.block_on(async { drop(runtime(1)) });
+    other.block_on(async { drop(runtime(1, polled)) });
 }
 
 /// Shuts a runtime down within this time, while a task of tokio blocks. Returns whether its own tasks
 /// have ended, which takes longer on a busy machine.
-fn shut_beside_a_blocked_task(time: Duration) -> bool {
-    let runtime = runtime(1);
+fn shut_beside_a_blocked_task(time: Duration, polled: Polled) -> bool {
+    let runtime = runtime(1, polled);
     let (begun, is_begun) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let has_ended = Arc::new(AtomicBool::new(false));
@@ -296,10 +324,9 @@ fn shut_beside_a_blocked_task(time: Duration) -> bool {
 }
 
 /// The result is about our tasks only.
-#[test]
-fn a_shutdown_does_not_wait_longer_for_tokio_than_it_may() {
+fn a_shutdown_does_not_wait_longer_for_tokio_than_it_may(polled: Polled) {
     let mut times = (0..8).map(|doublings| Duration::from_millis(50 << doublings));
-    assert!(times.any(shut_beside_a_blocked_task));
+    assert!(times.any(|time| shut_beside_a_blocked_task(time, polled)));
 }
 
 #[test]

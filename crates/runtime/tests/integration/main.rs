@@ -12,6 +12,8 @@ mod examples;
 mod file_stream;
 mod fs;
 mod net;
+#[cfg(feature = "tokio-compat")]
+mod polling_tokio;
 mod redis;
 mod short_reads;
 mod streams;

@@ -1,0 +1,114 @@
+//! tokio's driver, polled by threads of this runtime ([`Builder::tokio_workers`] with 0).
+//!
+//! tokio's driver waits for sockets and timers in the `block_on` of a runtime without workers, which
+//! also runs what was spawned by `tokio::spawn`. A thread of the pool calls it, and leaves it as soon
+//! as the driver has woken tasks of this runtime. It queues these behind its own packets, and behind
+//! them the [`Turn`], for itself or the next thread. So it costs neither a message to another thread
+//! nor a wake for each event, and a task that sleeps holds up nothing: the port hands over what the
+//! thread has queued.
+//!
+//! # One turn
+//!
+//! There is exactly one [`Turn`] for each runtime. It is in a message in the port, or a thread of the
+//! pool has it, in [`drive`]. That thread queues it again, whatever the wakers and tasks have done in
+//! between, or keeps it and drives again if the port has no memory for the message. It drops it in
+//! two cases: the port was closed, or a waker has panicked in tokio's driver, which tokio then drops.
+//!
+//! # The end
+//!
+//! The thread leaves the driver once the port is closed, and drives no more. Closing wakes it by the
+//! waker of its `block_on`, which it stores under the lock that it also reads the phase under.
+//!
+//! [`Builder::tokio_workers`]: crate::Builder::tokio_workers
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+use tokio::runtime::Runtime;
+
+use crate::context;
+use crate::shared::{Shared, run};
+use crate::state::{contain, replace_waker};
+use crate::task::Runnable;
+
+/// The right to poll the driver of a runtime, of which there is one.
+#[derive(Debug)]
+pub(crate) struct Turn(());
+
+impl Turn {
+    /// Makes the only one of a runtime.
+    pub(super) fn new() -> Self {
+        Self(())
+    }
+}
+
+thread_local! {
+    /// The tasks that the driver has woken in this turn.
+    static TASKS: RefCell<Vec<Runnable>> = const { RefCell::new(Vec::new()) };
+    /// Wakes the future that this thread runs in tokio's `block_on`.
+    static ROOT: RefCell<Option<Waker>> = const { RefCell::new(None) };
+    static DRIVES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether the current thread is in the driver, or in a task of tokio that it runs there.
+pub(crate) fn is_driving() -> bool {
+    DRIVES.get()
+}
+
+/// Keeps a task that the driver has woken, and makes the thread leave it.
+pub(crate) fn collect(task: Runnable) {
+    let is_first = TASKS.with_borrow_mut(|tasks| {
+        tasks.push(task);
+        tasks.len() == 1
+    });
+    if is_first {
+        ROOT.with_borrow(|root| root.as_ref().map(Waker::wake_by_ref));
+    }
+}
+
+/// Polls tokio, on a thread of the pool, until its driver has woken tasks of this runtime. Runs the
+/// first of them, and queues the others and the turn. See the module's documentation.
+pub(crate) fn drive(shared: &Shared, mut turn: Turn) {
+    loop {
+        let may_drive = poll(shared);
+        let mut tasks = TASKS.take();
+        let mut woken = tasks.drain(..);
+        let first = woken.next();
+        woken.for_each(|task| shared.post_behind(task));
+        TASKS.set(tasks);
+        let back = if may_drive { shared.post_turn(turn) } else { None };
+        match back {
+            // If this task blocks, another thread takes over the turn.
+            None => return first.into_iter().for_each(run),
+            // The port has no memory for it, so this thread may not run tasks.
+            Some(back) => turn = back,
+        }
+        first.into_iter().for_each(|task| shared.post(task));
+    }
+}
+
+/// Polls tokio once. Returns whether it may be polled again.
+fn poll(shared: &Shared) -> bool {
+    let Some(runtime) = shared.tokio.begin_turn() else { return false };
+    DRIVES.set(true);
+    let has_returned = contain(|| {
+        shared.port.blocking(|| context::in_scheduler(|| run_tokio(shared, &runtime)));
+    });
+    DRIVES.set(false);
+    // After a panic, tokio has no driver any more, and would panic again.
+    shared.tokio.end_turn(runtime) && has_returned
+}
+
+/// Runs tokio's scheduler on this thread until its driver has woken a task of ours, or the port is
+/// closed.
+fn run_tokio(shared: &Shared, runtime: &Runtime) {
+    runtime.block_on(poll_fn(|context| {
+        if TASKS.with_borrow(|tasks| !tasks.is_empty()) {
+            return Poll::Ready(());
+        }
+        let old = ROOT.with_borrow_mut(|root| replace_waker(root, context.waker()));
+        drop(old);
+        if shared.tokio.may_wait(shared, context.waker()) { Poll::Pending } else { Poll::Ready(()) }
+    }));
+}
