@@ -30,8 +30,34 @@ use users::clients::content;
 /// A failure, not a measurement: nothing takes this long on any machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn runtime(concurrency: usize) -> Runtime {
-    Runtime::builder().concurrency(concurrency).tokio_compat().build().unwrap()
+/// Starts a runtime and tokio with as many workers as given, or as many as are usual.
+fn runtime(concurrency: usize, workers: Option<usize>) -> Runtime {
+    let builder = Runtime::builder().concurrency(concurrency).tokio_compat();
+    match workers {
+        None => builder.build().unwrap(),
+        Some(workers) => builder.tokio_workers(workers).build().unwrap(),
+    }
+}
+
+/// Makes two tests of each function.
+macro_rules! tests {
+    ($($name:ident,)*) => {
+        mod with_workers {
+            $(#[test] fn $name() { super::$name(None); })*
+        }
+        mod without_workers {
+            $(#[test] fn $name() { super::$name(Some(0)); })*
+        }
+    };
+}
+
+tests! {
+    reqwest_gets_from_axum_what_it_has_sent,
+    a_handler_that_blocks_in_our_task_stops_no_other_one,
+    a_handler_of_tokio_may_block_in_a_task_of_ours,
+    a_handler_that_blocks_in_a_task_of_tokio_stops_its_worker,
+    sqlx_reads_what_it_has_written,
+    tonic_answers_calls_and_streams,
 }
 
 async fn listen() -> (TcpListener, SocketAddr) {
@@ -69,14 +95,13 @@ async fn text(client: &reqwest::Client, address: SocketAddr, path: &str) -> Stri
     response.error_for_status().unwrap().text().await.unwrap()
 }
 
-#[test]
-fn reqwest_gets_from_axum_what_it_has_sent() {
+fn reqwest_gets_from_axum_what_it_has_sent(workers: Option<usize>) {
     for serve in [serve_in_our_tasks, serve_by_axum] {
         let app = Router::new().route("/echo", post(|body: Bytes| async { body })).route(
             "/twice/{number}",
             get(|Path(it): Path<u64>| async move { format!("{}", it * 2) }),
         );
-        let runtime = runtime(2);
+        let runtime = runtime(2, workers);
         runtime.block_on(async {
             let (listener, address) = listen().await;
             let server = serve(listener, app);
@@ -160,10 +185,11 @@ impl Gate {
 /// Sends `count` requests that block until as many quick ones are answered.
 fn quick_requests_release(
     concurrency: usize,
+    workers: Option<usize>,
     path: &'static str,
     serve: fn(TcpListener, Router) -> JoinHandle<()>,
 ) {
-    let runtime = runtime(concurrency);
+    let runtime = runtime(concurrency, workers);
     let (gate, is_begun) = Gate::new();
     let handle = runtime.handle().clone();
     let address = runtime.block_on(async {
@@ -183,20 +209,17 @@ fn quick_requests_release(
     }
 }
 
-#[test]
-fn a_handler_that_blocks_in_our_task_stops_no_other_one() {
-    quick_requests_release(2, "/block", serve_in_our_tasks);
+fn a_handler_that_blocks_in_our_task_stops_no_other_one(workers: Option<usize>) {
+    quick_requests_release(2, workers, "/block", serve_in_our_tasks);
 }
 
-#[test]
-fn a_handler_of_tokio_may_block_in_a_task_of_ours() {
-    quick_requests_release(2, "/moved", serve_by_axum);
+fn a_handler_of_tokio_may_block_in_a_task_of_ours(workers: Option<usize>) {
+    quick_requests_release(2, workers, "/moved", serve_by_axum);
 }
 
-#[test]
-fn a_handler_that_blocks_in_a_task_of_tokio_stops_its_worker() {
-    // tokio has one worker.
-    let runtime = runtime(1);
+fn a_handler_that_blocks_in_a_task_of_tokio_stops_its_worker(workers: Option<usize>) {
+    // tokio has one worker, or none.
+    let runtime = runtime(1, workers);
     let (gate, is_begun) = Gate::new();
     let (release, quick_has_run) = (gate.release.clone(), Arc::clone(&gate.quick_has_run));
     let address = runtime.block_on(async {
@@ -222,15 +245,14 @@ fn a_handler_that_blocks_in_a_task_of_tokio_stops_its_worker() {
     let quick = get("/quick");
     // Timers of ours continue; handlers don't begin.
     runtime.block_on(sleep(Duration::from_millis(50)));
-    assert!(!quick_has_run.load(SeqCst), "tokio's only worker was blocked");
+    assert!(!quick_has_run.load(SeqCst), "tokio's only thread was blocked");
     release.send(()).unwrap();
     assert!(runtime.block_on(blocked).unwrap().ends_with("unblocked"));
     assert!(runtime.block_on(quick).unwrap().ends_with("released"));
 }
 
-#[test]
-fn sqlx_reads_what_it_has_written() {
-    let runtime = runtime(2);
+fn sqlx_reads_what_it_has_written(workers: Option<usize>) {
+    let runtime = runtime(2, workers);
     runtime.block_on(async {
         // Each connection to memory would have its own database.
         let options = SqlitePoolOptions::new().max_connections(1);
@@ -267,9 +289,8 @@ fn sqlx_reads_what_it_has_written() {
     });
 }
 
-#[test]
-fn tonic_answers_calls_and_streams() {
-    let runtime = runtime(2);
+fn tonic_answers_calls_and_streams(workers: Option<usize>) {
+    let runtime = runtime(2, workers);
     runtime.block_on(async {
         let (listener, address) = listen().await;
         let (reporter, health) = tonic_health::server::health_reporter();
