@@ -29,9 +29,10 @@ pub(super) fn servers() -> Vec<Contender> {
     vec![
         Contender {
             name: "ours/axum",
-            about: "feature `tokio-compat` of completion-port-runtime. Ours: the tasks that accept, \
-                    and that run hyper and the handler of a connection; their threads. tokio's: \
-                    sockets, and the thread that waits for them and wakes our tasks",
+            about: "feature `tokio-compat` of completion-port-runtime, without workers of tokio. \
+                    Ours: the tasks that accept, and that run hyper and the handler of a \
+                    connection; all threads. tokio's: sockets, and the driver that one of our \
+                    threads waits in",
             version: || {
                 let ours = env!("VERSION_OF_completion-port-runtime");
                 format!("{ON_TOKIO}, completion-port-runtime {ours}")

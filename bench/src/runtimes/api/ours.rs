@@ -13,9 +13,9 @@ use super::Runtime;
 pub(in crate::runtimes) struct Ours(runtime::Runtime);
 
 impl Ours {
-    /// Starts it together with a tokio runtime, for crates that need one.
+    /// Starts it together with a tokio runtime, for crates that need one. Its threads poll tokio.
     pub(in crate::runtimes) fn with_tokio() -> io::Result<Self> {
-        runtime::Runtime::builder().tokio_compat().build().map(Ours)
+        runtime::Runtime::builder().tokio_compat().tokio_workers(0).build().map(Ours)
     }
 }
 
