@@ -95,19 +95,15 @@ impl Sleepers {
         self.found
     }
 
-    /// Notes that `worker` was seen asleep, by its record, after it had slept for `time`. It `is_new`
-    /// when that was found, and counts once as a long sleep.
-    fn sleeps(&mut self, worker: WorkerNumber, time: Duration, is_new: bool) {
-        if time < LONG {
-            self.brief[worker] |= is_new;
+    /// Notes that `worker` is seen asleep `now`, by its record, and has slept `since` that moment. It
+    /// `is_new` when that is found, and counts once as a long sleep. Until then it is recounted in time.
+    fn sleeps(&mut self, worker: WorkerNumber, since: Moment, now: Moment, is_new: bool) {
+        if now.since(since) < LONG {
+            self.brief[worker] = true;
+            self.recount_at = self.recount_at.min(since + LONG);
         } else if std::mem::take(&mut self.brief[worker]) || is_new {
             self.long = (self.long + 1).min(2 * MANY);
         }
-    }
-
-    /// Has workers recounted at `time` at the latest.
-    fn recount_by(&mut self, time: Moment) {
-        self.recount_at = self.recount_at.min(time);
     }
 
     /// Notes that `worker`, which may have been found asleep, is awake.
@@ -218,10 +214,7 @@ impl Schedule {
             self.sleepers.found_at = Some(now);
             self.sleepers.found += 1;
             match since {
-                Some(since) => {
-                    self.sleepers.sleeps(worker, now.since(since), true);
-                    self.sleepers.recount_by(since + LONG);
-                }
+                Some(since) => self.sleepers.sleeps(worker, since, now, true),
                 None => self.sleepers.unrecorded_at = Some(now),
             }
             self.advice.lower(now);
@@ -262,10 +255,7 @@ impl Schedule {
             match port.presence(worker) {
                 Some(Presence::Awake) => self.found_awake(worker, port),
                 Some(Presence::Asleep { since }) if self.sleepers.brief[worker] => {
-                    self.sleepers.sleeps(worker, now.since(since), false);
-                    if self.sleepers.brief[worker] {
-                        self.sleepers.recount_by(since + LONG);
-                    }
+                    self.sleepers.sleeps(worker, since, now, false);
                 }
                 _ => {}
             }

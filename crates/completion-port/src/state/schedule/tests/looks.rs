@@ -320,6 +320,22 @@ fn a_sleep_that_is_found_after_many_others_is_long_after_a_millisecond() {
 }
 
 #[test]
+fn a_sleep_that_is_long_when_it_is_found_has_no_records_read_before_the_tick() {
+    let mut rig = with_sleepers(5, 2 * TICK);
+    take_one(&mut rig, 5);
+    rig.observe(5);
+    rig.nod(5, true);
+    rig.port.now += 2 * TICK;
+    assert!(!is_counted(&mut rig, 0));
+    rig.nod(0, false);
+    rig.schedule.scan(&mut rig.port);
+    assert_eq!(rig.status(5), Status::FoundAsleep);
+    assert!(!is_counted(&mut rig, 0), "the records were read a moment ago");
+    rig.port.now += TICK;
+    assert!(is_counted(&mut rig, 0));
+}
+
+#[test]
 fn many_sleeps_are_long_after_a_millisecond_as_few_are() {
     for sleepers in [4, 8] {
         let mut rig = with_sleepers(sleepers, Duration::ZERO);
