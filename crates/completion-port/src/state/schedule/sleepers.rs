@@ -96,7 +96,8 @@ impl Sleepers {
     }
 
     /// Notes that `worker` is seen asleep `now`, by its record, and has slept `since` that moment. It
-    /// `is_new` when that is found, and counts once as a long sleep. Until then it is recounted in time.
+    /// `is_new` when that is found. A sleep counts as long once; one that is still brief is
+    /// recounted when it becomes long.
     fn sleeps(&mut self, worker: WorkerNumber, since: Moment, now: Moment, is_new: bool) {
         if now.since(since) < LONG {
             self.brief[worker] = true;

@@ -188,16 +188,19 @@ impl Schedule {
                     }
                     turn.looking = Looking::Asleep { now, is_first };
                 }
-                Looking::Asleep { now, is_first } => return self.end_look(now, is_first, port),
+                Looking::Asleep { now, is_first } => {
+                    return self.end_look(turn.me, now, is_first, port);
+                }
                 Looking::BeforeTaking | Looking::No => return None,
             }
         }
     }
 
-    /// Ends a look: sets the time of the next one, and whether the watchdog leaves the port to the
+    /// Ends a look of `me`: sets the time of the next one, and whether the watchdog leaves the port to the
     /// running workers.
     fn end_look(
         &mut self,
+        me: WorkerNumber,
         now: Moment,
         is_first: bool,
         port: &mut impl SchedulePort,
@@ -231,7 +234,13 @@ impl Schedule {
             let pause = self.sleepers.pace.period();
             self.watchdog.next_query = self.watchdog.next_query.min(polled + pause);
         }
-        self.watchdog.due = Some(self.no_later_than_overdue(due));
+        let due = self.no_later_than_overdue(due);
+        self.watchdog.due = match self.watchdog.due {
+            _ if self.workers.watching() == Some(me) => Some(due),
+            // The watchdog sleeps until then. If it has not begun, its wake-up may be on its way, and
+            // another worker may get that.
+            before => before.map(|before| before.max(due)),
+        };
         let is_calm = self.handed == std::mem::replace(&mut self.watchdog.handed, self.handed);
         if !self.workers.has_room() {
             self.overcommit(now, port);

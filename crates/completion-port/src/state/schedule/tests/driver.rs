@@ -573,6 +573,20 @@ impl Rig {
         Some(packet.number)
     }
 
+    /// Makes `worker` put a message among its own packets, if it runs. Another worker may take it away.
+    pub(super) fn keep(&mut self, worker: WorkerNumber) -> Option<Wake> {
+        if self.status(worker) != Status::Running || self.port.closed {
+            return None;
+        }
+        let packet = self.packet(true);
+        self.port.threads[worker].hand.push_back(packet);
+        self.port.handed += 1;
+        self.event(|schedule, port| {
+            schedule.keep(worker, true);
+            schedule.look_after(port)
+        })
+    }
+
     pub(super) fn release(&mut self, worker: WorkerNumber) {
         self.event(|schedule, port| {
             schedule.take_back(worker, port).then(|| schedule.depart(port)).flatten()

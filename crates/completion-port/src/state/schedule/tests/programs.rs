@@ -17,6 +17,7 @@ pub(crate) enum Event {
     WakeSpuriously(usize),
     Take(usize),
     GiveBack(usize),
+    Keep(usize),
     Block(usize),
     Unblock(usize),
     Nod(usize),
@@ -102,6 +103,9 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
             rig.take_packet(worker);
         }
         Event::GiveBack(worker) if acts(rig, worker) => rig.release(worker),
+        Event::Keep(worker) if acts(rig, worker) => {
+            rig.keep(worker);
+        }
         Event::Block(worker) if acts(rig, worker) => {
             rig.block(worker);
         }
@@ -227,6 +231,7 @@ mod random {
             20 => thread.clone().prop_map(Event::Step),
             1 => thread.clone().prop_map(Event::WakeSpuriously),
             5 => thread.clone().prop_map(Event::Take),
+            3 => thread.clone().prop_map(Event::Keep),
             1 => thread.clone().prop_map(Event::GiveBack),
             1 => thread.clone().prop_map(Event::Block),
             1 => thread.clone().prop_map(Event::Unblock),

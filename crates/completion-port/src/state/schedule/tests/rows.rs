@@ -430,6 +430,28 @@ fn a_watch_that_another_thread_is_woken_for_ends() {
     rig.settle();
 }
 
+/// The look of a thread that arrives is none of the watchdog's, which still sleeps without a limit.
+#[test]
+fn a_watch_that_another_thread_is_woken_for_ends_also_after_a_look_of_a_third_one() {
+    let mut rig = rig(4, 4, LONG);
+    rig.delays = true;
+    rig.run_wait(0);
+    rig.run_wait(1);
+    take_one(&mut rig, 3);
+    rig.pass(TICK);
+    let wake = rig.keep(3).unwrap();
+    assert_eq!((wake.worker, wake.in_kernel), (1, true));
+    rig.port.now += TICK;
+    rig.run_wait(2);
+    // The kernel wakes the older one.
+    rig.deliver();
+    rig.run(0);
+    assert_eq!(rig.schedule.workers.watching(), Some(0));
+    rig.nod(3, true);
+    (0..3).for_each(|_| rig.pass(TICK));
+    assert_eq!(rig.status(3), Status::FoundAsleep);
+}
+
 #[test]
 fn a_thread_whose_time_is_over_runs_with_nothing() {
     let mut rig = rig(2, 2, SHORT);
