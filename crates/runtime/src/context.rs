@@ -175,6 +175,17 @@ pub(crate) fn enter_driver() {
     WOKEN.set(Woken::Driver);
 }
 
+/// If the thread waits in tokio's driver, notes that tasks which it wakes there from now on are queued.
+/// Returns whether it does.
+#[cfg(feature = "tokio-compat")]
+pub(crate) fn leave_driver_early() -> bool {
+    let is_driver = WOKEN.get() == Woken::Driver;
+    if is_driver {
+        WOKEN.set(Woken::Queued);
+    }
+    is_driver
+}
+
 /// Notes that the thread has left tokio's driver.
 #[cfg(feature = "tokio-compat")]
 pub(crate) fn leave_driver() {

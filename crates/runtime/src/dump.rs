@@ -33,7 +33,8 @@ use crate::task::TaskView;
 pub struct Metrics {
     /// Threads that exist, without the one that starts the others.
     pub threads: usize,
-    /// How many threads may exist. See [`Builder::thread_limit`](crate::Builder::thread_limit).
+    /// How many threads may exist. See [`Builder::thread_limit`](crate::Builder::thread_limit). One more
+    /// if they also poll tokio (feature `tokio-compat`).
     pub thread_limit: usize,
     /// Threads that wait for tasks.
     pub idle_threads: usize,

@@ -80,7 +80,8 @@ impl Builder {
     /// Sets how many threads may exist, 512 by default.
     ///
     /// If as many tasks block at the same time, no other task runs until one of them continues.
-    /// [`Metrics::stalls`] counts that.
+    /// [`Metrics::stalls`] counts that. One more may exist if the threads also poll tokio (feature
+    /// `tokio-compat`).
     ///
     /// # Panics
     ///
@@ -509,6 +510,7 @@ fn end(shared: &Arc<Shared>, how: Shutdown, timeout: Option<Duration>) -> bool {
         // The tasks and threads are the parent's.
         return false;
     }
+    Shared::prepare_to_wait();
     // A thread of the pool cannot wait for itself. In a task of tokio, it polls none of ours.
     let own = usize::from(context::is_in_pool(shared));
     let own_tasks = own - usize::from(shared.is_polling_tokio());
@@ -728,6 +730,11 @@ impl Handle {
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _entered = self.enter();
         let _in_tokio = self.0.enter_tokio();
+        Shared::prepare_to_wait();
+        // In a task of tokio, a future whose budget of tokio's calls is used up would be continued
+        // only after the task.
+        #[cfg(feature = "tokio-compat")]
+        let future = tokio::task::unconstrained(future);
         if context::is_in_pool(&self.0) {
             return self.0.port.blocking(|| block_on::block_on(future));
         }

@@ -138,8 +138,14 @@ impl Shared {
         self.pool.threads().saturating_sub(usize::from(polls))
     }
 
+    /// Prepares the current thread to wait for tasks, if it is polling tokio.
+    pub(crate) fn prepare_to_wait() {
+        #[cfg(feature = "tokio-compat")]
+        context::with_pool(driver::release);
+    }
+
     /// Shuts the tokio runtime down, if there is one.
-    pub(crate) fn end_tokio(&self, deadline: Option<Instant>) {
+    pub(crate) fn end_tokio(self: &Arc<Self>, deadline: Option<Instant>) {
         #[cfg(feature = "tokio-compat")]
         self.tokio.end(self, deadline);
         #[cfg(not(feature = "tokio-compat"))]
@@ -185,11 +191,11 @@ impl Shared {
     }
 
     /// Queues the turn of tokio's driver behind the packets of the current thread. Returns it if the
-    /// port has no memory for it, and drops it if the port was closed.
+    /// port has no memory for it, and drops it if the port was closed, or in a forked child.
     #[cfg(feature = "tokio-compat")]
     pub(crate) fn post_turn(&self, turn: Turn) -> Option<Turn> {
         match refused(self.port.post_behind(Message::Drive(turn))) {
-            Some(Message::Drive(turn)) if !self.is_closed() => Some(turn),
+            Some(Message::Drive(turn)) if !self.is_closed() && !self.is_forked() => Some(turn),
             _ => None,
         }
     }

@@ -1,23 +1,25 @@
 //! tokio's driver, polled by threads of this runtime ([`Builder::tokio_workers`] with 0).
 //!
 //! tokio's driver waits for sockets and timers in the `block_on` of a runtime without workers, which
-//! also runs what was spawned by `tokio::spawn`. A thread of the pool calls it, and leaves it as soon
-//! as the driver has woken tasks of this runtime. It queues these behind its own packets, and behind
-//! them the [`Turn`], for itself or the next thread. So it costs neither a message to another thread
-//! nor a wake for each event, and a task that sleeps holds up nothing: the port hands over what the
-//! thread has queued.
+//! also runs what was spawned by `tokio::spawn`. A thread of the pool calls it, and leaves it as
+//! soon as the driver has woken tasks of this runtime. It queues all but the first of them after its
+//! own packets, followed by the [`Turn`], for itself or the next thread. Then it runs the first one.
+//! So an event costs neither a message to another thread nor a wake. A task that sleeps delays no
+//! other: the port hands the thread's queue to another thread.
 //!
 //! # One turn
 //!
-//! There is exactly one [`Turn`] for each runtime. It is in a message in the port, or a thread of the
-//! pool has it, in [`drive`]. That thread queues it again, whatever the wakers and tasks have done in
-//! between, or keeps it and drives again if the port has no memory for the message. It drops it in
-//! two cases: the port was closed, or a waker has panicked in tokio's driver, which tokio then drops.
+//! There is exactly one [`Turn`] for each runtime. It is in a message in the port, or a thread of
+//! the pool has it, in [`drive`]. That thread queues it again, whatever the wakers and tasks have
+//! done in between. If the port has no memory for the message, it keeps it and drives again. It
+//! drops it in two cases: the port was closed, or a waker has panicked in tokio's driver, which tokio
+//! then drops.
 //!
 //! # The end
 //!
-//! The thread leaves the driver once the port is closed, and drives no more. Closing wakes it by the
-//! waker of its `block_on`, which it stores under the lock that it also reads the phase under.
+//! The thread leaves the driver once the port is closed, and drives no more. Closing wakes it with
+//! the waker of its `block_on`. The thread stores that waker, and checks whether the port is closed,
+//! under the same lock, so no wake is lost.
 //!
 //! [`Builder::tokio_workers`]: crate::Builder::tokio_workers
 
@@ -67,6 +69,14 @@ pub(crate) fn collect(task: Runnable) {
     }
 }
 
+/// Queues what the driver has woken so far, for other threads: code of the program, which a waker
+/// calls, is about to wait on this thread.
+pub(crate) fn release(shared: &Shared) {
+    if context::leave_driver_early() {
+        TASKS.take().into_iter().for_each(|task| shared.post(task));
+    }
+}
+
 /// Polls tokio, on a thread of the pool, until its driver has woken tasks of this runtime. Runs the
 /// first of them, and queues the others and the turn. See the module's documentation.
 pub(crate) fn drive(shared: &Shared, mut turn: Turn) {
@@ -91,13 +101,17 @@ pub(crate) fn drive(shared: &Shared, mut turn: Turn) {
 /// Polls tokio once. Returns whether it may be polled again.
 fn poll(shared: &Shared) -> bool {
     let Some(runtime) = shared.tokio.begin_turn() else { return false };
-    DRIVES.set(true);
+    let mut has_begun = false;
     let has_returned = contain(|| {
-        shared.port.blocking(|| context::in_scheduler(|| run_tokio(shared, &runtime)));
+        shared.port.blocking(|| {
+            has_begun = true;
+            DRIVES.set(true);
+            context::in_scheduler(|| run_tokio(shared, &runtime));
+        });
     });
     DRIVES.set(false);
-    // After a panic, tokio has no driver any more, and would panic again.
-    shared.tokio.end_turn(runtime) && has_returned
+    // After a panic in it, tokio has no driver any more, and would panic again.
+    shared.tokio.end_turn(runtime) && (has_returned || !has_begun)
 }
 
 /// Runs tokio's scheduler on this thread until its driver has woken a task of ours, or the port is

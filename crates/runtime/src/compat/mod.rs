@@ -25,18 +25,20 @@
 //! With [`Builder::tokio_workers(0)`](crate::Builder::tokio_workers), tokio has no workers. A thread
 //! of this runtime waits in tokio's driver, and runs the tasks of this runtime that it wakes. That
 //! suits programs whose tasks are this runtime's: a service with axum, whose connections are such
-//! tasks, needs three quarters of the CPU. The differences:
+//! tasks, needs three quarters of the CPU that it needs with workers. The differences:
 //!
 //! - Tasks of tokio run one at a time, on the thread that is in the driver, in addition to the
 //!   threads that the concurrency value allows. While one blocks or computes, tokio's tasks, sockets
-//!   and timers stop. `tokio::task::block_in_place` panics there.
-//! - One more thread may exist than [`Builder::thread_limit`](crate::Builder::thread_limit) says.
+//!   and timers stop. `tokio::task::block_in_place` panics there, and the flavour of tokio's runtime is
+//!   `CurrentThread`.
+//! - One more thread may exist than [`Builder::thread_limit`](crate::Builder::thread_limit) says, and
+//!   [`Metrics::thread_limit`](crate::Metrics::thread_limit) includes it.
 //!   [`Metrics::tokio_threads`](crate::Metrics::tokio_threads) is 1 while a thread is in the driver.
-//! - A task of this runtime that computes may hold up tokio's sockets and timers, as it does this
-//!   runtime's own: until another thread takes over what the thread has queued. One that blocks
-//!   doesn't, but all threads must not block at the same time.
-//! - A waker that panics in tokio's driver ends tokio's tasks, sockets and timers: who waits for them
-//!   waits forever. The wakers of this runtime's tasks never panic.
+//! - A task of this runtime that computes may delay tokio's sockets and timers, as it delays this
+//!   runtime's own, until another thread takes over its thread's queue. One that blocks doesn't,
+//!   unless all threads are blocked at the same time.
+//! - A waker that panics in tokio's driver ends tokio's tasks, sockets and timers. Anything that
+//!   waits for them then waits forever. The wakers of this runtime's tasks never panic.
 //!
 //! # Who spawns?
 //!
@@ -58,9 +60,10 @@
 //! # Nesting
 //!
 //! `tokio::runtime::Handle::block_on` in a task of this runtime blocks the task, and other tasks
-//! continue. [`Handle::block_on`](crate::Handle::block_on) in a task of tokio blocks its worker, or
-//! the thread in the driver, where tokio's own `block_on` panics. `tokio::task::block_in_place` in a task of this runtime only
-//! calls the closure.
+//! continue. [`Handle::block_on`](crate::Handle::block_on) in a task of tokio blocks its worker or,
+//! without workers, the thread in the driver. tokio's own `block_on` panics there. A future that awaits
+//! `tokio::task::yield_now` there never continues, because tokio continues it after the task.
+//! `tokio::task::block_in_place` in a task of this runtime only calls the closure.
 //!
 //! # Contexts
 //!
@@ -84,9 +87,13 @@
 //!
 //! Without workers, tokio is polled until this runtime's tasks have ended, or the given time has
 //! passed; destructors that run later find that tokio has ended. A runtime that is dropped in a task
-//! of its tokio runtime doesn't wait for its own tasks either, as in one of these.
+//! of its own tokio runtime doesn't wait for its tasks, as when it is dropped in one of these.
+//! [`Runtime::shutdown`](crate::Runtime::shutdown) in a task of tokio does wait for them, although no
+//! thread polls tokio meanwhile: give it a time if they may be waiting for tokio.
 //!
-//! In a forked child, the tokio runtime has no threads: it accepts tasks, and runs none.
+//! In a forked child, the tokio runtime has no threads: it accepts tasks, and runs none. A child that
+//! a task of tokio has forked must not return from that task: as on tokio alone, it would take events
+//! of its parent.
 //!
 //! # Examples
 //!
@@ -129,7 +136,7 @@ use crate::activity;
 use crate::context;
 use crate::runtime::{Builder, Handle};
 use crate::shared::{Message, Shared};
-use crate::state::replace_waker;
+use crate::state::{contain, replace_waker};
 use driver::Turn;
 
 thread_local! {
@@ -237,7 +244,8 @@ impl Tokio {
         started.thread.store(0, Relaxed);
         if state.has_ended {
             drop(state);
-            runtime.shutdown_background();
+            // A waker or a destructor may panic.
+            contain(|| runtime.shutdown_background());
             return false;
         }
         state.runtime = Some(runtime);
@@ -269,11 +277,11 @@ impl Tokio {
     }
 
     /// Shuts the tokio runtime down, and waits for that until the deadline.
-    pub(crate) fn end(&self, shared: &Shared, deadline: Option<Instant>) {
+    pub(crate) fn end(&self, shared: &Arc<Shared>, deadline: Option<Instant>) {
         let Some(started) = self.0.get() else { return };
         // If a thread is polling it, that one shuts it down.
         let Some(runtime) = started.take() else { return };
-        if OF_TOKIO.try_with(|it| std::ptr::eq(it.get(), shared)).unwrap_or(true) {
+        if OF_TOKIO.try_with(|it| std::ptr::eq(it.get(), Arc::as_ptr(shared))).unwrap_or(true) {
             // A thread of tokio cannot wait for itself.
             return runtime.shutdown_background();
         }
@@ -281,8 +289,11 @@ impl Tokio {
         let given = Arc::new(Mutex::new(Some(runtime)));
         let taken = Arc::clone(&given);
         let (ends, has_ended) = mpsc::channel::<()>();
+        let handle = Handle::of(Arc::clone(shared));
         let end = move || {
             let _ends = ends;
+            // As tokio's tasks, whose destructors run here.
+            let _entered = context::enter(handle);
             match (lock(&taken).take(), deadline) {
                 (None, _) => {}
                 (Some(runtime), None) => drop(runtime),
@@ -300,6 +311,7 @@ impl Tokio {
             (Ok(thread), _) => drop(thread.join()),
             (Err(_), _) => {
                 let runtime = lock(&given).take();
+                let _entered = context::enter(Handle::of(Arc::clone(shared)));
                 runtime.map(|runtime| runtime.shutdown_background()).unwrap_or_default();
             }
         }
@@ -336,8 +348,9 @@ impl Builder {
     ///
     /// [`tokio_workers`](Self::tokio_workers) sets who polls its sockets and timers.
     ///
-    /// [`Builder::build`] fails if the system refuses what tokio's driver needs. If the system refuses
-    /// the first of tokio's threads, tokio panics; if it refuses a later one, `build` may never return.
+    /// [`Builder::build`] fails if the system refuses what tokio's driver needs. With workers: if the
+    /// system refuses the first of them, tokio panics. If it refuses a later one, `build` may never
+    /// return.
     ///
     /// # Examples
     ///

@@ -228,9 +228,20 @@ fn block_on_may_be_nested_in_both_runtimes(polled: Polled) {
                 tokio::task::block_in_place(|| 3)
             })
         });
-        [one.await.unwrap(), two.await.unwrap(), three.await.unwrap()]
+        // Ours, in a task of tokio, with more calls of tokio than that task may make in a poll.
+        let four = tokio::spawn(async {
+            Handle::current().block_on(async {
+                let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+                for _ in 0..500 {
+                    sender.send(4).unwrap();
+                    assert_eq!(receiver.recv().await, Some(4));
+                }
+                4
+            })
+        });
+        [one.await.unwrap(), two.await.unwrap(), three.await.unwrap(), four.await.unwrap()]
     });
-    assert_eq!(answers, [1, 2, 3]);
+    assert_eq!(answers, [1, 2, 3, 4]);
 }
 
 /// Notes, when dropped, whether a task of tokio can be spawned there and ends.
@@ -249,7 +260,8 @@ fn destructors_of_our_tasks_can_use_tokio_which_ends_last(polled: Polled) {
     struct Notes(Arc<Mutex<Vec<&'static str>>>);
     impl Drop for Notes {
         fn drop(&mut self) {
-            self.0.lock().unwrap().push("tokio's");
+            let is_in_context = Handle::try_current().is_some();
+            self.0.lock().unwrap().push(if is_in_context { "tokio's" } else { "no context" });
         }
     }
     for how in [Shutdown::Abort, Shutdown::Drain] {

@@ -4,16 +4,17 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::BlockDetection;
 use completion_port_runtime::{
-    Builder, Handle, Runtime, Shutdown, sleep, spawn, spawn_blocking, yield_now,
+    Builder, Handle, JoinHandle, Runtime, Shutdown, sleep, spawn, spawn_blocking, yield_now,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::oneshot;
 
 /// A failure, not a measurement: nothing takes this long on any machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -386,11 +387,12 @@ fn a_runtime_is_built_used_and_dropped_in_tasks_of_another_one() {
     run(&outer, pause());
 }
 
-/// Panics when it wakes.
-struct Panics;
+/// Notes that it wakes, and panics.
+struct Panics(Arc<AtomicBool>);
 
 impl Wake for Panics {
     fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
         panic!("a test: a waker panics in tokio's driver");
     }
 }
@@ -402,14 +404,16 @@ fn a_waker_that_panics_in_the_driver_ends_only_tokio() {
     let tokio = runtime.handle().tokio().unwrap().clone();
     let in_tokio = tokio.enter();
     let mut timer = pin!(tokio::time::sleep(Duration::from_millis(1)));
-    let waker = Waker::from(Arc::new(Panics));
+    let has_panicked = Arc::new(AtomicBool::new(false));
+    let waker = Waker::from(Arc::new(Panics(Arc::clone(&has_panicked))));
     assert!(timer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     drop(in_tokio);
     // No thread polls tokio any more.
     let limit = Instant::now() + LIMIT;
     loop {
         let metrics = runtime.handle().metrics();
-        if (metrics.tokio_threads, metrics.idle_threads) == (0, metrics.threads) {
+        let has_left = (metrics.tokio_threads, metrics.idle_threads) == (0, metrics.threads);
+        if has_left && has_panicked.load(SeqCst) {
             break;
         }
         assert!(Instant::now() < limit, "{}", runtime.handle().dump());
@@ -417,6 +421,38 @@ fn a_waker_that_panics_in_the_driver_ends_only_tokio() {
     }
     run(&runtime, sleep(Duration::from_millis(1)));
     assert!(in_time(move || runtime.shutdown(Shutdown::Drain, None)));
+}
+
+/// Wakes a task when it is woken, and waits for its end.
+struct Joins {
+    runtime: Handle,
+    task: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
+    ended: mpsc::Sender<()>,
+}
+
+impl Wake for Joins {
+    fn wake(self: Arc<Self>) {
+        let (wake, task) = self.task.lock().unwrap().take().unwrap();
+        wake.send(()).unwrap();
+        self.runtime.block_on(task).unwrap();
+        self.ended.send(()).unwrap();
+    }
+}
+
+#[test]
+fn a_waker_in_the_driver_may_wait_for_a_task_that_it_wakes() {
+    let runtime = runtime(1);
+    let (wake, is_woken) = oneshot::channel();
+    let task = runtime.spawn(async { is_woken.await.unwrap() });
+    let (ended, has_ended) = mpsc::channel();
+    let task = Mutex::new(Some((wake, task)));
+    let waker = Waker::from(Arc::new(Joins { runtime: runtime.handle().clone(), task, ended }));
+    let in_tokio = runtime.handle().tokio().unwrap().enter();
+    let mut timer = pin!(tokio::time::sleep(Duration::from_millis(1)));
+    assert!(timer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(in_tokio);
+    has_ended.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("{}", runtime.handle().dump()));
+    run(&runtime, pause());
 }
 
 #[test]
@@ -550,7 +586,7 @@ fn the_end_does_not_wait_longer_for_the_destructor_of_a_task_of_tokio_than_it_ma
     struct Blocks(mpsc::Receiver<()>, Arc<AtomicBool>);
     impl Drop for Blocks {
         fn drop(&mut self) {
-            self.0.recv_timeout(LIMIT).unwrap();
+            self.0.recv().unwrap();
             self.1.store(true, SeqCst);
         }
     }
@@ -565,8 +601,7 @@ fn the_end_does_not_wait_longer_for_the_destructor_of_a_task_of_tokio_than_it_ma
         std::future::pending::<()>().await;
     });
     has_begun.recv_timeout(LIMIT).unwrap();
-    runtime.shutdown(Shutdown::Abort, Some(Duration::from_millis(50)));
-    assert!(!has_ended.load(SeqCst), "it has waited for a destructor");
+    in_time(move || runtime.shutdown(Shutdown::Abort, Some(Duration::from_millis(50))));
     release.send(()).unwrap();
     let limit = Instant::now() + LIMIT;
     while !has_ended.load(SeqCst) {
@@ -582,8 +617,11 @@ fn the_end_waits_for_closures_of_tokio() {
     let (begun, has_begun) = mpsc::channel();
     let has_ended = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&has_ended);
+    let handle = runtime.handle().clone();
     runtime.handle().tokio().unwrap().spawn_blocking(move || {
         begun.send(()).unwrap();
+        // Until the shutdown has begun.
+        while handle.block_on(handle.spawn(async {})).is_ok() {}
         (0..1_000).for_each(|_| thread::yield_now());
         ended.store(true, SeqCst);
     });
