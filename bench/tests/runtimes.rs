@@ -133,8 +133,11 @@ fn assert_axum_is_served(cells: &[Value], text: &str) {
         assert_eq!(rows(open), shares);
     }
     assert_ratio(cells, text, "HTTP by axum, std::thread::sleep(5 ms): cpu of ours / ");
-    for words in ["ours with axum", "feature `tokio-compat`", "sockets, and the driver that one of our threads waits in"]
-    {
+    for words in [
+        "ours with axum",
+        "feature `tokio-compat`",
+        "sockets, and the driver that one of our threads waits in",
+    ] {
         assert!(text.contains(words), "{words}: {text}");
     }
 }

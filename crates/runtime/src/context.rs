@@ -17,8 +17,7 @@ enum Woken {
     /// The first one into [`NEXT`]: a packet is being handled, and no task is polled.
     Collected,
     /// To the queue: the thread runs tokio's scheduler, and perhaps a task of tokio that waits for
-    /// this one.
-    #[cfg(feature = "tokio-compat")]
+    /// this one. Or code of the program, which a waker has called, waits on this thread.
     Queued,
     /// All to [`driver::collect`]: the thread waits in tokio's driver.
     #[cfg(feature = "tokio-compat")]
@@ -133,7 +132,6 @@ pub(crate) fn accept_woken(shared: &Shared, runnable: Runnable) -> Option<(Runna
     }
     match WOKEN.get() {
         Woken::Next => Some((runnable, true)),
-        #[cfg(feature = "tokio-compat")]
         Woken::Queued => Some((runnable, false)),
         #[cfg(feature = "tokio-compat")]
         Woken::Driver => {
@@ -197,6 +195,16 @@ pub(crate) fn collect_woken(f: impl FnOnce()) -> Option<Runnable> {
     let restore = Restore(WOKEN.replace(Woken::Collected));
     f();
     drop(restore);
+    NEXT.take()
+}
+
+/// Collects no more tasks until the end of [`collect_woken`], if the thread is in it. Returns the one
+/// that was collected before.
+pub(crate) fn stop_collecting() -> Option<Runnable> {
+    if WOKEN.get() != Woken::Collected {
+        return None;
+    }
+    WOKEN.set(Woken::Queued);
     NEXT.take()
 }
 

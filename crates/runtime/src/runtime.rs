@@ -734,7 +734,7 @@ impl Handle {
         // In a task of tokio, a future whose budget of tokio's calls is used up would be continued
         // only after the task.
         #[cfg(feature = "tokio-compat")]
-        let future = tokio::task::unconstrained(future);
+        let future = tokio::task::coop::unconstrained(future);
         if context::is_in_pool(&self.0) {
             return self.0.port.blocking(|| block_on::block_on(future));
         }

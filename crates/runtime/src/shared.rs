@@ -138,10 +138,14 @@ impl Shared {
         self.pool.threads().saturating_sub(usize::from(polls))
     }
 
-    /// Prepares the current thread to wait for tasks, if it is polling tokio.
+    /// Prepares the current thread to wait for tasks. A waker may have called the code that waits:
+    /// then what was woken before is queued, since this thread does not run it soon.
     pub(crate) fn prepare_to_wait() {
-        #[cfg(feature = "tokio-compat")]
-        context::with_pool(driver::release);
+        context::with_pool(|shared| {
+            context::stop_collecting().into_iter().for_each(|task| shared.post(task));
+            #[cfg(feature = "tokio-compat")]
+            driver::release(shared);
+        });
     }
 
     /// Shuts the tokio runtime down, if there is one.

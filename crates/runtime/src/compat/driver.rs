@@ -101,17 +101,18 @@ pub(crate) fn drive(shared: &Shared, mut turn: Turn) {
 /// Polls tokio once. Returns whether it may be polled again.
 fn poll(shared: &Shared) -> bool {
     let Some(runtime) = shared.tokio.begin_turn() else { return false };
-    let mut has_begun = false;
+    let is_inside = Cell::new(false);
     let has_returned = contain(|| {
         shared.port.blocking(|| {
-            has_begun = true;
+            is_inside.set(true);
             DRIVES.set(true);
             context::in_scheduler(|| run_tokio(shared, &runtime));
+            is_inside.set(false);
         });
     });
     DRIVES.set(false);
     // After a panic in it, tokio has no driver any more, and would panic again.
-    shared.tokio.end_turn(runtime) && (has_returned || !has_begun)
+    shared.tokio.end_turn(runtime) && (has_returned || !is_inside.get())
 }
 
 /// Runs tokio's scheduler on this thread until its driver has woken a task of ours, or the port is

@@ -62,7 +62,8 @@
 //! `tokio::runtime::Handle::block_on` in a task of this runtime blocks the task, and other tasks
 //! continue. [`Handle::block_on`](crate::Handle::block_on) in a task of tokio blocks its worker or,
 //! without workers, the thread in the driver. tokio's own `block_on` panics there. A future that awaits
-//! `tokio::task::yield_now` there never continues, because tokio continues it after the task.
+//! `tokio::task::yield_now` there, or a local task that does much, never continues, because tokio
+//! continues it after the task.
 //! `tokio::task::block_in_place` in a task of this runtime only calls the closure.
 //!
 //! # Contexts
@@ -81,7 +82,7 @@
 //! runtime's tasks only. In a task of the tokio runtime itself it doesn't wait for tokio. It never
 //! panics, unlike the drop of a tokio runtime in an async context.
 //!
-//! Without a given time, it waits forever for a task of tokio that blocks in
+//! Without a given time, it waits forever for a task of tokio, or its destructor, that blocks in
 //! [`Handle::block_on`](crate::Handle::block_on) on tokio's own sockets or timers: tokio's driver no
 //! longer runs then.
 //!
@@ -283,7 +284,8 @@ impl Tokio {
         let Some(runtime) = started.take() else { return };
         if OF_TOKIO.try_with(|it| std::ptr::eq(it.get(), Arc::as_ptr(shared))).unwrap_or(true) {
             // A thread of tokio cannot wait for itself.
-            return runtime.shutdown_background();
+            contain(|| runtime.shutdown_background());
+            return;
         }
         // tokio panics if a task of any tokio runtime waits for this, so another thread does.
         let given = Arc::new(Mutex::new(Some(runtime)));
@@ -312,7 +314,9 @@ impl Tokio {
             (Err(_), _) => {
                 let runtime = lock(&given).take();
                 let _entered = context::enter(Handle::of(Arc::clone(shared)));
-                runtime.map(|runtime| runtime.shutdown_background()).unwrap_or_default();
+                contain(|| {
+                    runtime.map(|runtime| runtime.shutdown_background()).unwrap_or_default()
+                });
             }
         }
     }

@@ -4,17 +4,18 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::BlockDetection;
 use completion_port_runtime::{
-    Builder, Handle, JoinHandle, Runtime, Shutdown, sleep, spawn, spawn_blocking, yield_now,
+    Builder, Handle, Runtime, Shutdown, sleep, spawn, spawn_blocking, yield_now,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::oneshot;
+
+use crate::tasks::waker_that_joins;
 
 /// A failure, not a measurement: nothing takes this long on any machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -423,30 +424,10 @@ fn a_waker_that_panics_in_the_driver_ends_only_tokio() {
     assert!(in_time(move || runtime.shutdown(Shutdown::Drain, None)));
 }
 
-/// Wakes a task when it is woken, and waits for its end.
-struct Joins {
-    runtime: Handle,
-    task: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
-    ended: mpsc::Sender<()>,
-}
-
-impl Wake for Joins {
-    fn wake(self: Arc<Self>) {
-        let (wake, task) = self.task.lock().unwrap().take().unwrap();
-        wake.send(()).unwrap();
-        self.runtime.block_on(task).unwrap();
-        self.ended.send(()).unwrap();
-    }
-}
-
 #[test]
 fn a_waker_in_the_driver_may_wait_for_a_task_that_it_wakes() {
     let runtime = runtime(1);
-    let (wake, is_woken) = oneshot::channel();
-    let task = runtime.spawn(async { is_woken.await.unwrap() });
-    let (ended, has_ended) = mpsc::channel();
-    let task = Mutex::new(Some((wake, task)));
-    let waker = Waker::from(Arc::new(Joins { runtime: runtime.handle().clone(), task, ended }));
+    let (waker, has_ended) = waker_that_joins(&runtime);
     let in_tokio = runtime.handle().tokio().unwrap().enter();
     let mut timer = pin!(tokio::time::sleep(Duration::from_millis(1)));
     assert!(timer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());

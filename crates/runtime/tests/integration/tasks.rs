@@ -1,15 +1,17 @@
 //! Tasks: output, panics, aborts, detached tasks, blocking, and the end of a runtime.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
-use std::task::Poll;
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port_runtime::{
-    Handle, Runtime, Shutdown, interval, sleep, spawn, spawn_blocking, timeout, yield_now,
+    Handle, JoinHandle, Runtime, Shutdown, interval, sleep, spawn, spawn_blocking, timeout,
+    yield_now,
 };
 
 /// A failure, not a measurement: nothing takes this long on any machine.
@@ -288,6 +290,42 @@ fn block_on_in_a_task_blocks_the_task() {
 }
 
 /// A future that parks its thread takes the token of a wake. `block_on` counts the wake nevertheless.
+/// Wakes a task when it is woken, and waits for its end.
+struct Joins {
+    runtime: Handle,
+    task: Mutex<Option<(tokio::sync::oneshot::Sender<()>, JoinHandle<()>)>>,
+    ended: mpsc::Sender<()>,
+}
+
+impl Wake for Joins {
+    fn wake(self: Arc<Self>) {
+        let (wake, task) = self.task.lock().unwrap().take().unwrap();
+        wake.send(()).unwrap();
+        self.runtime.block_on(task).unwrap();
+        self.ended.send(()).unwrap();
+    }
+}
+
+/// A waker that wakes a task and waits for its end, and what tells that it has.
+pub(crate) fn waker_that_joins(runtime: &Runtime) -> (Waker, mpsc::Receiver<()>) {
+    let (wake, is_woken) = tokio::sync::oneshot::channel();
+    let task = runtime.spawn(async { is_woken.await.unwrap() });
+    let (ended, has_ended) = mpsc::channel();
+    let task = Mutex::new(Some((wake, task)));
+    (Waker::from(Arc::new(Joins { runtime: runtime.handle().clone(), task, ended })), has_ended)
+}
+
+/// The task would otherwise run right after the packet whose handler calls the waker.
+#[test]
+fn a_waker_may_wait_for_a_task_that_it_wakes() {
+    let runtime = runtime(1);
+    let (waker, has_ended) = waker_that_joins(&runtime);
+    let _entered = runtime.handle().enter();
+    let mut timer = pin!(sleep(Duration::from_millis(1)));
+    assert!(timer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    has_ended.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("{}", runtime.handle().dump()));
+}
+
 #[test]
 fn block_on_loses_no_wake_whose_token_the_future_takes() {
     let (say, heard) = mpsc::channel();

@@ -237,8 +237,8 @@ impl Schedule {
         let due = self.no_later_than_overdue(due);
         self.watchdog.due = match self.watchdog.due {
             _ if self.workers.watching() == Some(me) => Some(due),
-            // The watchdog sleeps until then. If it has not begun, its wake-up may be on its way, and
-            // another worker may get that.
+            // The watchdog may sleep until then. If it has not begun, its wake-up may be on its way,
+            // and another worker may get that.
             before => before.map(|before| before.max(due)),
         };
         let is_calm = self.handed == std::mem::replace(&mut self.watchdog.handed, self.handed);
