@@ -306,7 +306,7 @@ impl Wake for Joins {
     }
 }
 
-/// A waker that wakes a task and waits for its end, and what tells that it has.
+/// A waker that wakes a task and waits for its end, and a channel that reports this.
 pub(crate) fn waker_that_joins(runtime: &Runtime) -> (Waker, mpsc::Receiver<()>) {
     let (wake, is_woken) = tokio::sync::oneshot::channel();
     let task = runtime.spawn(async { is_woken.await.unwrap() });
