@@ -88,9 +88,9 @@
 //!
 //! Without workers, tokio is polled until this runtime's tasks have ended, or the given time has
 //! passed; destructors that run later find that tokio has ended. A runtime that is dropped in a task
-//! of its own tokio runtime doesn't wait for its tasks, as when it is dropped in one of these.
-//! [`Runtime::shutdown`](crate::Runtime::shutdown) in a task of tokio does wait for them, although no
-//! thread polls tokio meanwhile: give it a time if they may be waiting for tokio.
+//! of the tokio runtime that it has started doesn't wait for its tasks, as when it is dropped in one
+//! of these. [`Runtime::shutdown`](crate::Runtime::shutdown) in a task of tokio does wait for them,
+//! although no thread polls tokio meanwhile: give it a time if they may be waiting for tokio.
 //!
 //! In a forked child, the tokio runtime has no threads: it accepts tasks, and runs none. A child that
 //! a task of tokio has forked must not return from that task: as on tokio alone, it would take events

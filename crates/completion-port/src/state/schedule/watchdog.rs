@@ -196,8 +196,8 @@ impl Schedule {
         }
     }
 
-    /// Ends a look of `me`: sets the time of the next one, and whether the watchdog leaves the port to the
-    /// running workers.
+    /// Ends a look of `me`: sets the time of the next one, and whether the watchdog leaves the port
+    /// to the running workers.
     fn end_look(
         &mut self,
         me: WorkerNumber,

@@ -573,7 +573,8 @@ impl Rig {
         Some(packet.number)
     }
 
-    /// Makes `worker` put a message among its own packets, if it runs. Another worker may take it away.
+    /// Makes `worker` put a message among its own packets, if it runs. Another worker may take it
+    /// away.
     pub(super) fn keep(&mut self, worker: WorkerNumber) -> Option<Wake> {
         if self.status(worker) != Status::Running || self.port.closed {
             return None;

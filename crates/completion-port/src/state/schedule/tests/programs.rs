@@ -17,6 +17,7 @@ pub(crate) enum Event {
     WakeSpuriously(usize),
     Take(usize),
     GiveBack(usize),
+    /// A running worker adds a message to its own packets.
     Keep(usize),
     Block(usize),
     Unblock(usize),
