@@ -380,7 +380,7 @@ fn perform(descriptor: RawFd, mut work: Transmitting) -> Result<Begun, u32> {
     let mut outcome = Outcome::default();
     loop {
         match call.attempt(|| work.attempt(descriptor, &mut outcome))? {
-            Attempt::Blocked => until_writable(&mut call)?,
+            Attempt::Blocked | Attempt::Idle => until_writable(&mut call)?,
             Attempt::OutOfResources => std::thread::sleep(std::time::Duration::from_millis(1)),
             Attempt::Done | Attempt::Drained => break,
         }

@@ -27,6 +27,9 @@ pub(crate) enum SocketAttempt<T> {
     /// that comes later than the start of this attempt. The direction is OUT for a connect or a
     /// send, and IN for the others. An end or an error counts for both.
     Blocked,
+    /// It has nothing to do, although the descriptor may be ready. The next attempt is worthwhile
+    /// after an edge, as for [`SocketAttempt::Blocked`]. Only a task returns this.
+    Idle,
     /// It would block, and the system can complete it: the port submits it as a [`SocketRequest`].
     ///
     /// [`SocketRequest`]: super::request::SocketRequest
@@ -48,6 +51,7 @@ impl<T> SocketAttempt<T> {
         match self {
             Self::Done(value) => SocketAttempt::Done(map(value)),
             Self::Blocked => SocketAttempt::Blocked,
+            Self::Idle => SocketAttempt::Idle,
             Self::NeedsSystem => SocketAttempt::NeedsSystem,
             Self::OutOfResources => SocketAttempt::OutOfResources,
             Self::Yielded => SocketAttempt::Yielded,

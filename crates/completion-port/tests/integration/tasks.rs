@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -585,4 +585,189 @@ fn ends_of_a_direction_come_in_the_order_of_the_bytes_however_many_threads_there
         });
         assert_eq!(bytes, *b"abc");
     });
+}
+
+/// Stays in flight while it `stands`. At each attempt it reads a byte, if there is work.
+struct Standing {
+    stands: bool,
+    socket: Arc<Stream>,
+    shared: Arc<StandingShared>,
+    sender: Sender<u8>,
+}
+
+#[derive(Default)]
+struct StandingShared {
+    work: AtomicUsize,
+    attempts: AtomicUsize,
+}
+
+// SAFETY: `Buffer` has requirements for the memory of `filled` and `room`.
+// - there is no memory.
+unsafe impl Buffer for Standing {
+    fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
+    unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
+    unsafe fn set_filled(&mut self, _: usize) {}
+}
+
+impl Task for Standing {
+    fn attempt(&mut self, _: i32) -> Attempt {
+        if self.stands {
+            self.shared.attempts.fetch_add(1, SeqCst);
+            if self.shared.work.load(SeqCst) == 0 {
+                return Attempt::Idle;
+            }
+            self.shared.work.fetch_sub(1, SeqCst);
+        }
+        let mut byte = [0];
+        match (&*self.socket).read(&mut byte) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Attempt::Blocked,
+            read => {
+                assert_eq!(read.unwrap(), 1);
+                self.sender.send(byte[0]).unwrap();
+                if self.stands { Attempt::Idle } else { Attempt::Done }
+            }
+        }
+    }
+
+    fn end(self, ending: Ending) {
+        // Instead of a byte.
+        self.sender.send(if ending == Ending::Done { b'.' } else { b'!' }).unwrap();
+    }
+}
+
+/// A port with a standing task, and what its tasks have read.
+struct Stand {
+    port: Port<u32, u32, Standing>,
+    id: completion_port::SharedId,
+    near: Arc<Stream>,
+    far: Stream,
+    shared: Arc<StandingShared>,
+    sender: Sender<u8>,
+    told: Receiver<u8>,
+}
+
+impl Stand {
+    fn new() -> Self {
+        let port = Port::builder().buffers().build().unwrap();
+        let (near, far) = connected();
+        near.set_nonblocking(true).unwrap();
+        let id = Port::raw(&port).associate_number(number(&near), 7).unwrap();
+        let (sender, told) = channel();
+        Self { port, id, near: Arc::new(near), far, shared: Arc::default(), sender, told }
+    }
+
+    fn begin(&self, stands: bool) -> OpId {
+        let (socket, sender) = (Arc::clone(&self.near), self.sender.clone());
+        let task = Standing { stands, socket, shared: Arc::clone(&self.shared), sender };
+        match self.port.raw().start_task(self.id, Side::In, task) {
+            Ok(Started::InFlight(name)) => name,
+            _ => panic!("it is in flight"),
+        }
+    }
+
+    fn attempts(&self) -> usize {
+        self.shared.attempts.load(SeqCst)
+    }
+
+    /// Lets the port continue until `is_over` returns true.
+    fn go_on_until(&self, is_over: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is_over() {
+            assert!(began.elapsed() < SOON);
+            assert!(!self.port.raw().has_packets(&mut Batch::new()).unwrap(), "tasks have none");
+        }
+    }
+
+    /// What a task has sent.
+    fn next(&self) -> u8 {
+        let next = Cell::new(None);
+        self.go_on_until(|| {
+            next.set(self.told.try_recv().ok());
+            next.get().is_some()
+        });
+        next.get().unwrap()
+    }
+
+    /// The byte has come, and the standing task has been tried because of that.
+    fn send_and_see(&self, byte: u8) {
+        let before = self.attempts();
+        (&self.far).write_all(&[byte]).unwrap();
+        self.go_on_until(|| self.attempts() > before);
+    }
+
+    /// The port looks for edges and finds none.
+    fn is_at_rest(&self) -> bool {
+        let before = self.attempts();
+        for _ in 0..3 {
+            let _ = self.port.raw().has_packets(&mut Batch::new()).unwrap();
+        }
+        // Windows has no edges.
+        cfg!(windows) || self.attempts() == before
+    }
+}
+
+#[test]
+fn a_task_that_is_idle_stays_and_is_tried_at_each_edge() {
+    let stand = Stand::new();
+    let name = stand.begin(true);
+    stand.send_and_see(b'a');
+    assert!(stand.is_at_rest(), "there is a byte, which the task has left");
+    stand.send_and_see(b'b');
+    assert!(stand.is_at_rest());
+    // It takes one byte at a time.
+    stand.shared.work.store(3, SeqCst);
+    stand.send_and_see(b'c');
+    assert_eq!(stand.next(), b'a');
+    assert!(stand.is_at_rest());
+    assert!(stand.told.try_recv().is_err());
+    assert!(stand.port.cancel(name).unwrap());
+    stand.port.raw().run_deferred();
+    assert_eq!(stand.next(), b'!');
+    assert!(!stand.port.cancel(name).unwrap(), "it has ended");
+}
+
+#[test]
+fn a_retry_tries_a_task_that_is_idle() {
+    let stand = Stand::new();
+    stand.begin(true);
+    stand.send_and_see(b'a');
+    assert!(stand.is_at_rest());
+    stand.shared.work.store(1, SeqCst);
+    stand.port.raw().retry(stand.id, Side::In);
+    assert_eq!(stand.next(), b'a');
+    let before = stand.attempts();
+    stand.port.raw().retry(stand.id, Side::In);
+    stand.go_on_until(|| stand.attempts() > before);
+}
+
+/// No edge comes for the byte that is there, however the task before them leaves.
+#[test]
+fn tasks_behind_one_that_is_idle_are_tried_when_it_leaves() {
+    for waits_behind in [false, true] {
+        let stand = Stand::new();
+        let first = stand.begin(true);
+        stand.send_and_see(b'a');
+        assert!(stand.is_at_rest());
+        let attempt = |_| unreachable!("a task is in flight");
+        assert!(!stand.port.raw().try_now(stand.id, Side::In, attempt));
+        if waits_behind {
+            stand.begin(false);
+            assert!(stand.is_at_rest());
+            assert!(stand.told.try_recv().is_err(), "it waits for its turn");
+        }
+        assert!(stand.port.cancel(first).unwrap());
+        if waits_behind {
+            let mut told = [stand.next(), stand.next(), stand.next()];
+            told.sort_unstable();
+            assert_eq!(told, *b"!.a");
+        } else {
+            assert_eq!(stand.next(), b'!');
+            let mut byte = [0];
+            let is_done = stand.port.raw().try_now(stand.id, Side::In, |_| {
+                assert_eq!((&*stand.near).read(&mut byte).unwrap(), 1);
+                Attempt::Done
+            });
+            assert!(is_done && byte == *b"a", "the port still knows of the byte");
+        }
+    }
 }

@@ -427,7 +427,7 @@ impl Board {
         }
         let follow_up = queues.cancel(self, &self.slot, node, reason, POLL);
         let mut due = NodeList::new();
-        queues.begin_unasked(self, &mut due);
+        queues.begin_next(self, &self.slot, &mut due);
         drop(queues);
         while let Some(node) = due.pop(self) {
             self.queue(node);
@@ -959,6 +959,79 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
         }
         teller.join().unwrap();
         assert_eq!(board.serve(), Some((FIRST, EndReason::Done)));
+        board.settle();
+    });
+}
+
+/// An operation that has nothing to do stays in flight. It is tried again for each edge and each call
+/// of `pull_in`, also if these come during an attempt, and its direction counts as ready.
+#[test]
+fn an_operation_that_has_nothing_to_do_is_tried_again_at_an_edge_or_if_it_is_told() {
+    let now = Moment::from_nanoseconds(5);
+    for is_told in [false, true] {
+        explore(move || {
+            let board = Board::shared(0);
+            let mut queues = board.queues.lock().unwrap();
+            assert_eq!(board.slot.share(0, Facts::IN), Ok(true));
+            assert_eq!(queues.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Step::Try);
+            drop(queues);
+            let teller = spawn(&board, move |board| {
+                if !is_told {
+                    return board.arrive(IN, 1);
+                }
+                board.there[0].store(1, SeqCst);
+                let rings = board.queues.lock().unwrap().pull_in(IN, now);
+                if rings {
+                    board.ring(now);
+                }
+            });
+            let step = loop {
+                let found = board.with_data(FIRST, |data| board.take(IN, data));
+                let tried = if found == Tried::Blocked { Tried::Idle } else { found };
+                let mut queues = board.queues.lock().unwrap();
+                let (step, follow_up) = queues.tried(&*board, &board.slot, FIRST, tried, POLL);
+                let is_ready = board.slot.word().may_be_ready(Facts::IN);
+                drop(queues);
+                assert!(is_ready || tried != Tried::Idle, "an idle operation has shown nothing");
+                board.see_to(follow_up);
+                if step != Step::Try {
+                    break step;
+                }
+            };
+            if let Step::Ends(_) = step {
+                board.queue(FIRST);
+            }
+            teller.join().unwrap();
+            assert_eq!(board.serve(), Some((FIRST, EndReason::Done)));
+            board.settle();
+        });
+    }
+}
+
+/// The operation behind one that has nothing to do is tried when that is cancelled: no edge reports
+/// what was ready before. The cancel may come during the attempt.
+#[test]
+fn the_operation_behind_an_idle_one_is_tried_when_that_is_cancelled() {
+    explore(|| {
+        let board = Board::shared(1);
+        let mut queues = board.queues.lock().unwrap();
+        assert_eq!(board.slot.share(0, Facts::IN), Ok(true));
+        assert_eq!(queues.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Step::Try);
+        drop(queues);
+        let other = spawn(&board, |board| {
+            assert_eq!(board.start(SECOND, IN), Ok(Step::Waits));
+            assert!(board.cancel(FIRST, EndReason::Cancelled));
+        });
+        let (step, follow_up) =
+            board.queues.lock().unwrap().tried(&*board, &board.slot, FIRST, Tried::Idle, POLL);
+        board.see_to(follow_up);
+        if let Step::Ends(_) = step {
+            board.queue(FIRST);
+        }
+        other.join().unwrap();
+        while board.serve().is_some() {}
+        assert_eq!([FIRST, SECOND].map(|node| board.packets(node)), [1, 1]);
+        assert_eq!(board.with_data(SECOND, |data| data.taken), 1);
         board.settle();
     });
 }

@@ -169,7 +169,7 @@ impl Operations {
             let Some(follow_up) = follow_up else { break };
             let mut ended = NodeList::new();
             let next = self.cancel_request(&mut queues, slot, node, reason, &mut ended);
-            queues.begin_unasked(self.nodes(), &mut ended);
+            queues.begin_next(self.nodes(), slot, &mut ended);
             drop(queues);
             self.see_to(follow_up, index, OpThread::ANY);
             self.submit_all(ended);

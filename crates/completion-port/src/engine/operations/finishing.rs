@@ -40,7 +40,7 @@ impl Operations {
             let reason = EndReason::Cancelled;
             let next = queues.cancel_some(self.nodes(), slot, reason, poll, is_meant, &mut ended);
             let next_of_cancelled = self.cancel_sockets(&mut queues, slot, &mut ended);
-            queues.begin_unasked(self.nodes(), &mut ended);
+            queues.begin_next(self.nodes(), slot, &mut ended);
             drop(queues);
             self.submit_all(ended);
             self.follow(next, index, None);

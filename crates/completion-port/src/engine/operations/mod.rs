@@ -228,6 +228,11 @@ impl Operations {
             // reports.
             SocketAttempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
             SocketAttempt::Blocked => Tried::Blocked,
+            // A one-shot reactor would immediately report the same again.
+            SocketAttempt::Idle if self.is_one_shot() => {
+                Tried::OutOfResources(self.backend().now() + SCARCE)
+            }
+            SocketAttempt::Idle => Tried::Idle,
             SocketAttempt::OutOfResources => Tried::OutOfResources(self.backend().now() + SCARCE),
             // Due at the next check of the timers, which queues it after everything that is queued
             // by then.
@@ -236,6 +241,12 @@ impl Operations {
         };
         let direction = op.direction();
         let name = op_ref.registration();
+        if queues.waits_again(self.nodes(), slot, op_index | OP, tried) {
+            drop(queues);
+            self.revalidate_timer(SlotTimer::Operations, index, entry.timer());
+            self.watch_for(name, slot, direction);
+            return Step::Waits;
+        }
         let (step, follow_up) = queues.tried(self.nodes(), slot, op_index | OP, tried, poll);
         // Also asked if this operation has ended: the next one may be waiting for an edge that the
         // kernel was not asked for.

@@ -451,9 +451,9 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
     /// Retries the first task of this side without further delay.
     ///
     /// Call this when the resource that an [`OutOfResources`](Attempt::OutOfResources) task waits
-    /// for has become available. A thread that waits on the port, or the next one that does,
-    /// retries the task. If the task is being tried right now and runs out of resources, it is
-    /// tried once more. A task that waits for its descriptor may be tried unnecessarily. If there
+    /// for has become available, or when an [`Idle`](Attempt::Idle) task has something to do. A
+    /// thread that waits on the port, or the next one that does, retries the task. If the task is
+    /// being tried right now and returns one of these, it is tried once more. A task that waits for its descriptor may be tried unnecessarily. If there
     /// is no task or no such registration, nothing happens.
     ///
     /// # Threads

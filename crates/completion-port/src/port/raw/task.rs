@@ -24,6 +24,15 @@ pub enum Attempt {
     Drained,
     /// The task must wait until the descriptor is ready in its direction.
     Blocked,
+    /// The task has nothing to do at this moment, although the descriptor may be ready. It is tried
+    /// again when the descriptor becomes ready again, or by
+    /// [`Raw::retry`](crate::port::raw::Raw::retry).
+    ///
+    /// So a task may stay in flight and carry out one piece of work after the other. The tasks
+    /// that follow wait until it ends. If it is cancelled, the next one is tried, unless the
+    /// descriptor is known not to be ready. On Windows, the port tries an idle task every ten
+    /// milliseconds.
+    Idle,
     /// The task lacks something that readiness does not report, such as a descriptor or memory. It
     /// is tried again after some milliseconds.
     OutOfResources,

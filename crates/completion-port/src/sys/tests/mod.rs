@@ -68,6 +68,7 @@ pub(super) fn told<T>(attempt: SocketAttempt<T>) -> Told<T> {
     match attempt {
         SocketAttempt::Done(value) => Done(value),
         SocketAttempt::Blocked => Blocked,
+        SocketAttempt::Idle => unreachable!("only a task is idle"),
         SocketAttempt::OutOfResources => OutOfResources,
         SocketAttempt::NeedsSystem => unreachable!("neither system carries operations out"),
         SocketAttempt::Yielded => unreachable!("a call has no share of time"),

@@ -53,6 +53,7 @@ impl From<raw::Attempt> for SocketAttempt<Rest> {
             raw::Attempt::Done => Self::Done(Rest::Unknown),
             raw::Attempt::Drained => Self::Done(Rest::Nothing),
             raw::Attempt::Blocked => Self::Blocked,
+            raw::Attempt::Idle => Self::Idle,
             raw::Attempt::OutOfResources => Self::OutOfResources,
         }
     }

@@ -26,6 +26,8 @@ pub(crate) enum Tried {
     Done { dry: bool },
     /// It would have to wait for an edge.
     Blocked,
+    /// It waits for an edge, although its direction may be ready.
+    Idle,
     /// It must be tried again at this moment, or at an earlier edge.
     OutOfResources(Moment),
 }
@@ -256,6 +258,32 @@ impl OpQueues {
         slot.complete(if is_dry { direction.facts() } else { Facts::NONE });
     }
 
+    /// Short path of [`OpQueues::tried`] if the operation waits for the next edge. Returns false and
+    /// changes nothing in any other case.
+    #[inline]
+    pub(crate) fn waits_again(
+        &mut self,
+        ops: &impl OpTable,
+        slot: &Slot,
+        node: Node,
+        tried: Tried,
+    ) -> bool {
+        let op = ops.op(node);
+        let direction = op.direction();
+        let queue = self.queue(direction);
+        let waits = matches!(tried, Tried::Blocked | Tried::Idle)
+            && queue.is_newest()
+            && !queue.is_pulled_in()
+            && op.reason() == EndReason::Done;
+        if waits {
+            if tried == Tried::Blocked {
+                slot.know(direction.facts(), false);
+            }
+            queue.wait_first(ops, node, Moment::NEVER);
+        }
+        waits
+    }
+
     /// Applies the result of the caller's attempt.
     pub(crate) fn tried(
         &mut self,
@@ -278,15 +306,17 @@ impl OpQueues {
                 op.set_reason(EndReason::Done);
                 (Step::Ends(EndReason::Done), self.end_active(ops, slot, node, poll))
             }
-            Tried::Blocked if !is_newest && reason == EndReason::Done => {
+            Tried::Blocked | Tried::Idle if !is_newest && reason == EndReason::Done => {
                 queue.begin_again();
                 (Step::Try, FollowUp::NONE)
             }
-            Tried::OutOfResources(_) if queue.is_pulled_in() && reason == EndReason::Done => {
+            Tried::Idle | Tried::OutOfResources(_)
+                if queue.is_pulled_in() && reason == EndReason::Done =>
+            {
                 queue.forget_pulling_in();
                 (Step::Try, FollowUp::NONE)
             }
-            Tried::Blocked | Tried::OutOfResources(_) => {
+            Tried::Blocked | Tried::Idle | Tried::OutOfResources(_) => {
                 if tried == Tried::Blocked && is_newest {
                     slot.know(direction.facts(), false);
                 }
@@ -324,12 +354,17 @@ impl OpQueues {
         FollowUp { due: if is_due { queue.next_due(ops) } else { NIL }, next }
     }
 
-    /// Makes operations due that wait only for their turn, after those before them were cancelled.
-    /// Appends their nodes to `due`.
-    pub(crate) fn begin_unasked(&mut self, ops: &impl OpTable, due: &mut NodeList) {
-        for queue in &mut self.queues {
-            if queue.begins_unasked(ops) {
-                due.push(ops, queue.next_due(ops));
+    /// Makes operations due that wait only for their turn, or whose direction is ready, after those
+    /// before them were cancelled. Appends their nodes to `due`.
+    pub(crate) fn begin_next(&mut self, ops: &impl OpTable, slot: &Slot, due: &mut NodeList) {
+        for direction in Direction::BOTH {
+            // As in `clear_active`. The cancelled operation may have been idle.
+            let is_ready = slot.word().may_be_ready(direction.facts());
+            let queue = self.queue(direction);
+            let is_due = is_ready || queue.begins_unasked(ops);
+            let next = if is_due { queue.next_due(ops) } else { NIL };
+            if next != NIL {
+                due.push(ops, next);
             }
         }
     }
