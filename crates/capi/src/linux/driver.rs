@@ -1,8 +1,9 @@
 //! The driver: a thread that performs operations that no other thread performs.
 //!
 //! The driver's own port, on which it waits, performs operations of sockets that belong to no port.
-//! Threads that wait on a port of the program perform its operations. While there are none, the
-//! driver checks the port every millisecond.
+//! Threads that wait on a port of the program perform its operations. If none has waited there for
+//! some milliseconds, the driver performs them, every millisecond. It leaves a port alone whose
+//! threads return to it between its checks: they do the same work with data in their own caches.
 //!
 //! The driver sleeps while threads wait on all ports with operations. A thread that leaves such a
 //! port as the last one wakes it. After threads have returned, it stays awake for a while, so that
@@ -45,8 +46,8 @@ fn driver() -> &'static Driver {
     DRIVER.get(|_| Box::default())
 }
 
-/// The driver's pauses between checks, in milliseconds, while threads are waiting on all ports.
-/// After the last one it sleeps until it is woken.
+/// The driver's pauses between checks, in milliseconds, while no port is left alone. After the last
+/// one it sleeps until it is woken, unless no thread waits on some port.
 const PAUSES: [u64; 8] = [1, 2, 4, 4, 4, 4, 4, 4];
 
 /// The driver's own port.
@@ -155,32 +156,38 @@ impl Driver {
     }
 
     /// Checks the program's ports. Returns how long to sleep; `pauses` counts consecutive checks
-    /// that found all of them attended.
+    /// that found none left alone.
     fn look(&self, pauses: &mut usize) -> Option<Duration> {
-        let (unattended, any) = self.unattended();
-        for port in &unattended {
+        let left_alone = self.some(|port| port.is_left_alone() && port.has_operations());
+        for port in &left_alone {
             port.drive();
         }
-        if !unattended.is_empty() {
+        if !left_alone.is_empty() {
             *pauses = 0;
         }
-        if let Some(pause) = PAUSES.get(*pauses).filter(|_| any) {
+        if let Some(pause) = PAUSES.get(*pauses).filter(|_| !self.watched().is_empty()) {
             *pauses += 1;
             return Some(Duration::from_millis(*pause));
         }
+        *pauses = 0;
+        self.forget_idle();
         // From here on a thread that leaves a port as the last one wakes this one. One may have
         // left before.
         self.is_asleep.store(true, SeqCst);
-        let (unattended, _) = self.unattended();
-        *pauses = 0;
+        let unattended = self.some(CompletionPort::is_unattended);
         (!unattended.is_empty()).then_some(Duration::from_millis(PAUSES[0]))
     }
 
-    /// The ports with operations but no threads, and whether there are any operations. Forgets
-    /// ports without operations.
-    fn unattended(&self) -> (Vec<Arc<CompletionPort>>, bool) {
+    /// The watched ports for which `is_one` returns true.
+    fn some(&self, is_one: impl Fn(&CompletionPort) -> bool) -> Vec<Arc<CompletionPort>> {
         let mut watched = self.watched();
-        watched.retain(|port| {
+        watched.retain(|port| port.is_open() || port.has_operations());
+        watched.iter().filter(|port| is_one(port)).cloned().collect()
+    }
+
+    /// Forgets ports without operations.
+    fn forget_idle(&self) {
+        self.watched().retain(|port| {
             if port.has_operations() {
                 return true;
             }
@@ -189,7 +196,5 @@ impl Driver {
             // watched.
             port.has_operations() && !port.is_watched.swap(true, SeqCst)
         });
-        let unattended = watched.iter().filter(|port| port.is_unattended()).cloned().collect();
-        (unattended, !watched.is_empty())
     }
 }

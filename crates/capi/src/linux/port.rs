@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{
-    AtomicBool, AtomicIsize, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicIsize, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
     Ordering::SeqCst,
 };
 
@@ -130,12 +130,18 @@ impl Task for BoxedOperation {
     }
 }
 
+/// Counts a wait of a thread, above the number of waiting threads.
+const WAIT: u64 = 1 << 32;
+
 /// A port, and the number of its handle.
 pub(crate) struct CompletionPort {
     name: u64,
     is_closed: AtomicBool,
-    /// Threads that are in a wait on it.
-    waiting: AtomicUsize,
+    /// The number of threads that are in a wait on it, and in the upper half, how often one has
+    /// begun a wait.
+    waits: AtomicU64,
+    /// How often one had begun a wait when the driver last looked. Only the driver touches it.
+    waits_seen: AtomicU64,
     /// The number of operations in flight, and whether there may ever have been any. A thread
     /// counts an operation only once it is in flight, so another thread may have counted its end
     /// before.
@@ -162,7 +168,8 @@ impl CompletionPort {
         Ok(Self {
             name,
             is_closed: AtomicBool::new(false),
-            waiting: AtomicUsize::new(0),
+            waits: AtomicU64::new(0),
+            waits_seen: AtomicU64::new(0),
             in_flight: AtomicIsize::new(0),
             has_had_operations: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
@@ -173,19 +180,25 @@ impl CompletionPort {
 
     /// A thread starts to wait on it.
     pub(crate) fn come(&self) {
-        self.waiting.fetch_add(1, SeqCst);
+        self.waits.fetch_add(WAIT | 1, SeqCst);
     }
 
     /// A waiting thread leaves it. Returns true if it was the last one and the driver must check:
     /// operations are in flight, or the driver is asleep and considers the port attended.
     pub(crate) fn leave(&self) -> bool {
-        let was_last = self.waiting.fetch_sub(1, SeqCst) == 1;
+        let was_last = self.waits.fetch_sub(1, SeqCst) % WAIT == 1;
         was_last && (self.has_operations() || self.is_watched.load(SeqCst))
     }
 
     /// Whether no thread waits on it to perform its operations.
     pub(crate) fn is_unattended(&self) -> bool {
-        self.waiting.load(SeqCst) == 0
+        self.waits.load(SeqCst).is_multiple_of(WAIT)
+    }
+
+    /// Whether no thread waits on it, and none has since the last call. Only the driver calls this.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        let waits = self.waits.load(SeqCst);
+        self.waits_seen.swap(waits, Relaxed) == waits && waits.is_multiple_of(WAIT)
     }
 
     /// Whether it performs any operation. A thread that has started one without counting it checks
