@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and its imports from this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 84] = [
+const LAYERS: [(&str, &[&str]); 87] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -36,6 +36,7 @@ const LAYERS: [(&str, &[&str]); 84] = [
     ("windows/relay", &["errors", "windows/last", "windows/message"]),
     ("windows/sockets", &["errors"]),
     ("windows/status", &["errors"]),
+    ("linux/receiver", &["abi"]),
     (
         "linux/numbers",
         &[
@@ -44,6 +45,7 @@ const LAYERS: [(&str, &[&str]); 84] = [
             "linux/descriptors",
             "linux/later",
             "linux/process",
+            "linux/receiver",
             "linux/spare_memory",
             "requests",
         ],
@@ -55,7 +57,7 @@ const LAYERS: [(&str, &[&str]); 84] = [
         &["abi", "errors", "taking", "windows/message", "windows/relay", "windows/sockets"],
     ),
     ("linux/closing", &["linux/numbers"]),
-    ("linux/port", &["abi", "errors", "linux/numbers", "taking"]),
+    ("linux/port", &["abi", "errors", "linux/numbers", "linux/receiver", "taking"]),
     ("windows/object", &["table", "windows/port"]),
     ("windows/waiting", &["abi", "taking", "windows/port"]),
     ("linux/driver", &["errors", "linux/numbers", "linux/port", "linux/process"]),
@@ -126,7 +128,17 @@ const LAYERS: [(&str, &[&str]); 84] = [
     ),
     (
         "linux/registrations",
-        &["errors", "handles", "linux/descriptors", "linux/driver", "linux/numbers", "linux/port"],
+        &[
+            "errors",
+            "handles",
+            "linux/descriptors",
+            "linux/driver",
+            "linux/numbers",
+            "linux/port",
+            "linux/receiver",
+            "linux/status",
+            "linux/waits",
+        ],
     ),
     ("notifications", &["abi", "errors", "handles", "linux/waiting", "taking", "windows/waiting"]),
     ("windows/associations", &["abi", "handles", "table", "windows/last", "windows/port"]),
@@ -232,6 +244,20 @@ const LAYERS: [(&str, &[&str]); 84] = [
         ],
     ),
     (
+        "linux/receiving",
+        &[
+            "linux/driver",
+            "linux/errno",
+            "linux/numbers",
+            "linux/port",
+            "linux/receiver",
+            "linux/registrations",
+            "linux/sockets",
+            "linux/status",
+            "linux/waits",
+        ],
+    ),
+    (
         "linux/operations",
         &[
             "abi",
@@ -251,6 +277,26 @@ const LAYERS: [(&str, &[&str]); 84] = [
             "linux/waitable",
             "linux/waits",
             "requests",
+        ],
+    ),
+    (
+        "linux/starting",
+        &[
+            "abi",
+            "errors",
+            "handles",
+            "linux/driver",
+            "linux/errno",
+            "linux/numbers",
+            "linux/object",
+            "linux/operations",
+            "linux/port",
+            "linux/receiver",
+            "linux/receiving",
+            "linux/registrations",
+            "linux/status",
+            "linux/waitable",
+            "linux/waits",
         ],
     ),
     (
@@ -317,17 +363,19 @@ const LAYERS: [(&str, &[&str]); 84] = [
     (
         "linux/transfers",
         &[
-            "linux/errno",
             "abi",
             "errors",
             "linux/buffers",
             "linux/descriptors",
+            "linux/errno",
             "linux/memory",
             "linux/numbers",
             "linux/operations",
             "linux/options",
             "linux/port",
+            "linux/receiving",
             "linux/sockets",
+            "linux/starting",
             "linux/status",
         ],
     ),
@@ -342,7 +390,9 @@ const LAYERS: [(&str, &[&str]); 84] = [
             "linux/memory",
             "linux/operations",
             "linux/port",
+            "linux/receiving",
             "linux/sockets",
+            "linux/starting",
             "linux/transfers",
         ],
     ),
@@ -375,6 +425,7 @@ const LAYERS: [(&str, &[&str]); 84] = [
             "linux/registrations",
             "linux/sharing",
             "linux/sockets",
+            "linux/starting",
             "linux/transfers",
         ],
     ),
@@ -401,6 +452,7 @@ const LAYERS: [(&str, &[&str]); 84] = [
             "linux/operations",
             "linux/port",
             "linux/sockets",
+            "linux/starting",
         ],
     ),
     (
@@ -416,6 +468,7 @@ const LAYERS: [(&str, &[&str]); 84] = [
             "linux/operations",
             "linux/port",
             "linux/sockets",
+            "linux/starting",
             "linux/status",
             "linux/transfers",
         ],
@@ -436,6 +489,7 @@ const LAYERS: [(&str, &[&str]); 84] = [
             "linux/object",
             "linux/operations",
             "linux/port",
+            "linux/starting",
             "linux/status",
             "linux/transfers",
             "linux/waiting_calls",

@@ -133,6 +133,7 @@ programs! {
     datagrams: "datagrams.c" => runs_as_cxx;
     annotations: "annotations.c" => compiles_as_cxx;
     overlapped_transfers: "overlapped_transfers.c" => compiles_as_cxx;
+    overlapped_receivers: "overlapped_receivers.c" => compiles_as_cxx;
     overlapped_results: "overlapped_results.c" => compiles_as_cxx;
     overlapped_callbacks: "overlapped_callbacks.c" => compiles_as_cxx;
     overlapped_and_readiness: "overlapped_and_readiness.c" => compiles_as_cxx;

@@ -18,19 +18,30 @@ fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usi
         operation.is_called_off = true;
         *operation
     };
-    let meant: Vec<_> = {
+    let (receive, meant): (_, Vec<_>) = {
         let mut state = number.lock();
+        let receive =
+            registrations::cancel_receive(&mut state, |waiting, operation| match address {
+                Some(address) => address == waiting,
+                None => thread.is_none_or(|wanted| operation.thread == wanted),
+            });
         let operations = &mut state.operations;
-        match address {
+        let meant = match address {
             Some(address) => operations.get_mut(address).map(cancel).into_iter().collect(),
             None => {
                 let all = operations.values_mut();
                 let own = all.filter(|it| thread.is_none_or(|wanted| it.thread == wanted));
                 own.map(cancel).collect()
             }
-        }
+        };
+        (receive, meant)
     };
-    meant.into_iter().filter(|operation| registrations::cancel(*operation)).count()
+    let of_receiver = usize::from(receive.is_some());
+    if let Some(receive) = receive {
+        receive.tell();
+    }
+    let others = meant.into_iter().filter(|operation| registrations::cancel(*operation)).count();
+    of_receiver + others
 }
 
 /// Cancels the operations that the calling thread has started on a descriptor: `CancelIo`.

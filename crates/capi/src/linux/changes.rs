@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use completion_port::raw::Hints;
-use completion_port::{ErrorKind, Id};
+use completion_port::{ErrorKind, SharedId};
 
 use crate::abi::Registration;
 use crate::errors::{code, code_of};
@@ -195,7 +195,12 @@ impl CompletionPort {
             return Err(code::INVALID_PARAMETER);
         }
         let id = match self.line_of(state, number, ended)? {
-            Some(id) => {
+            Some(line) => {
+                let id = line.id();
+                if registrations::end_receiver(state, self, line) {
+                    let port = registrations::port_of(self.name());
+                    ended.get_or_insert_with(|| Ended::deferred(port));
+                }
                 number.begin(is_plain_stream);
                 number.begin_report();
                 let (interest, trigger) = (terms.interest, terms.trigger(true));
@@ -218,19 +223,19 @@ impl CompletionPort {
         Ok(())
     }
 
-    /// The registration through which this port performs a number's operations. Gives up an idle
+    /// The association through which this port performs a number's operations. Gives up an idle
     /// one on another port, or of a former socket; the caller reports the operations that end.
     fn line_of(
         &self,
         state: &mut State,
         number: &'static Number,
         ended: &mut Option<Ended>,
-    ) -> Result<Option<Id>, u32> {
+    ) -> Result<Option<SharedId>, u32> {
         let Some(line) = state.line else { return Ok(None) };
         let port = registrations::port_of(line.port);
         let is_current = port.is_some_and(|port| port.raw().is_current(line.id.id()));
         if is_current && line.port == self.name() {
-            return Ok(Some(line.id.id()));
+            return Ok(Some(line.id));
         }
         if is_current && state.is_in_use() {
             return Err(code::INVALID_PARAMETER);

@@ -21,9 +21,10 @@ use crate::linux::numbers::{
     self, Acceptance, Associated, LISTENS, Number, OPTIONS, READING_SHUT, RECEIVE_ROOM, SEND_ROOM,
     State, UNUSED, has_shut_reading,
 };
-use crate::linux::operations::{Next, Start, Target, Work, answered, move_registration, start};
+use crate::linux::operations::{Next, Target, Work, answered, move_registration};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::sockets::{errno, is_unspecified, note_use};
+use crate::linux::starting::{Start, start};
 use crate::linux::transfers::{Address, Parts, Receiving, Sending, repeated};
 use crate::linux::{memory, registrations, sharing};
 

@@ -13,15 +13,16 @@ use crate::abi::Overlapped;
 use crate::errors::{code, guarded};
 use crate::linux::buffers::{Buffer, checked, message, no_memory, with_parts};
 use crate::linux::errno::code_of_errno;
-use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
+use crate::linux::operations::{CUT, Target, Work, answered};
 use crate::linux::port::{Begun, Outcome, Told};
+use crate::linux::receiving::not_received;
 use crate::linux::sockets::{
     attempt, called, is_shut_for_reads, note_datagram, note_read, note_short_address, note_time,
     note_write, past_refusals, refused, room_for_sender,
 };
+use crate::linux::starting::{Start, start};
 use crate::linux::transfers::{
-    Address, Parts, count, failed, flags_of, is_too_long, not_received, repeated, status_of,
-    status_of_send,
+    Address, Parts, count, failed, flags_of, is_too_long, repeated, status_of, status_of_send,
 };
 use crate::linux::{descriptors, memory};
 

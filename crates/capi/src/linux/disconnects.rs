@@ -17,9 +17,10 @@ use crate::linux::descriptors::{self, is_connected};
 use crate::linux::errno::code_of_errno;
 use crate::linux::lingering::Former;
 use crate::linux::numbers::{self, State};
-use crate::linux::operations::{Start, Target, Work, answered, start};
+use crate::linux::operations::{Target, Work, answered};
 use crate::linux::port::{Outcome, Told};
 use crate::linux::sockets::errno;
+use crate::linux::starting::{Start, start};
 
 /// `TF_REUSE_SOCKET`.
 const REUSE: u32 = 2;

@@ -21,9 +21,10 @@ use crate::linux::file_operations::{
     FileOperation, Packet, Recipients, Transfer, hand_over, tasks,
 };
 use crate::linux::object;
-use crate::linux::operations::{SKIP_EVENT_ON_HANDLE, SKIP_PACKET_ON_SUCCESS, Start, start};
+use crate::linux::operations::{SKIP_EVENT_ON_HANDLE, SKIP_PACKET_ON_SUCCESS};
 use crate::linux::port::{Begun, Told};
 use crate::linux::sockets::{cp_recv, cp_send};
+use crate::linux::starting::{Start, start};
 use crate::linux::transfers::{Parts, Receiving, Sending};
 use crate::linux::{descriptors, status};
 

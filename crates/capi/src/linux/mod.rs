@@ -11,7 +11,9 @@
 //!  overlapped operations   transfers  datagrams  connections  disconnects  results  files
 //!  finished by the call    instants
 //!  their cancels           cancelling
-//!  any of them             operations         how one is started and ends
+//!  their starts            starting
+//!  any of them             operations         how one is tried and ends
+//!  receives, one at a time receiving          which one task of the port carries out
 //!  several buffers         buffers
 //!  former connections      lingering          connections whose socket is used again
 //!  requests to stop        controls
@@ -37,6 +39,7 @@
 //!  the system              descriptors        what sort of socket a descriptor is
 //!  memory                  addresses  spare_memory  a map by OVERLAPPEDs; boxes that are used again
 //!  associations to come    later
+//!  what carries out receives  receiver
 //!  pointers of programs    memory             whether there is memory
 //!  waits for a word        waits  words       also for that of an OVERLAPPED
 //!  objects of headers      foreign
@@ -94,6 +97,8 @@ pub mod pool_work;
 pub(crate) mod port;
 mod process;
 pub mod protocols;
+mod receiver;
+mod receiving;
 mod registered;
 pub mod registrations;
 pub mod resolving;
@@ -102,6 +107,7 @@ pub mod selecting;
 mod sharing;
 pub mod sockets;
 mod spare_memory;
+mod starting;
 pub(crate) mod status;
 pub mod transfers;
 pub mod transmit;

@@ -27,6 +27,7 @@ use crate::linux::choices::Chosen;
 use crate::linux::descriptors;
 use crate::linux::later::Later;
 use crate::linux::process::Own;
+use crate::linux::receiver::Receiver;
 use crate::linux::spare_memory::SpareMemory;
 use crate::requests::Terms;
 
@@ -110,7 +111,7 @@ pub(crate) struct Line {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
     /// The port that performs it, as in [`Line`], and its name there; `None` while it is being
-    /// started.
+    /// started, and of a receive that the number's [`Receiver`] carries out.
     pub(crate) port: u64,
     pub(crate) name: Option<OpId>,
     /// The thread that has started it.
@@ -166,6 +167,8 @@ pub(crate) struct State {
     pub(crate) line: Option<Line>,
     /// By the addresses of their OVERLAPPEDs.
     pub(crate) operations: Few<InFlight>,
+    /// Carries out receives, while there is one at a time.
+    pub(crate) receiver: Option<Receiver>,
     /// Memory of finished operations, for reuse.
     pub(crate) spare_memory: SpareMemory,
     /// The accept whose connection is to replace the socket, until its end; also while it waits for

@@ -1,4 +1,4 @@
-//! Overlapped operations of all kinds: how they start, end and are cancelled.
+//! Overlapped operations of all kinds: how they continue, end and are cancelled.
 //!
 //! An operation consists of a [`Work`], which the port's threads try until it is done, and a
 //! [`Recipients`], which learn of its end: the OVERLAPPED, the event and the port. The thread
@@ -16,20 +16,21 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
 use completion_port::raw::{Attempt, Ending, Hints, Side};
-use completion_port::{ErrorKind, Interest, OneShot, SharedId, Started};
+use completion_port::{Interest, OneShot, SharedId, Started};
+use libc::iovec;
 
 use crate::abi::{Handle, Overlapped, trigger};
 use crate::errors::{code, code_of, set_last, succeeds};
 use crate::handles;
 use crate::linux::errno::code_of_errno;
 use crate::linux::later::Later;
-use crate::linux::numbers::{self, Acceptance, InFlight, Key, Line, Number, Registered, State};
+use crate::linux::numbers::{self, Acceptance, Key, Line, Number, Registered, State};
 use crate::linux::object;
 use crate::linux::port::{Begun, BoxedOperation, CompletionPort, Outcome, PortOperation, Told};
 use crate::linux::registrations::Ended;
 use crate::linux::spare_memory::Emptied;
 use crate::linux::waitable::Waitable;
-use crate::linux::waits::{this_thread, wake_waiting};
+use crate::linux::waits::wake_waiting;
 use crate::linux::{descriptors, driver, file_operations, registrations, status};
 use crate::requests::Terms;
 
@@ -41,9 +42,9 @@ pub(crate) const SKIP_EVENT_ON_HANDLE: u8 = 2;
 /// Retries an operation that waits for something other than its socket, once that is available.
 #[derive(Clone)]
 pub(crate) struct Wake {
-    port: Arc<CompletionPort>,
-    line: SharedId,
-    side: Side,
+    pub(crate) port: Arc<CompletionPort>,
+    pub(crate) line: SharedId,
+    pub(crate) side: Side,
 }
 
 impl Wake {
@@ -72,6 +73,16 @@ pub(crate) trait Work: Send + 'static {
     /// Tries it on the number's current socket, without blocking and without any lock. `outcome` is
     /// the result of former attempts.
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt;
+
+    /// The only buffer of a receive that has neither flags nor room for an address.
+    fn only_buffer(&self) -> Option<iovec> {
+        None
+    }
+
+    /// Whether it is a send of one buffer to the peer, whose attempt is all there is to it.
+    fn is_plain_send(&self) -> bool {
+        false
+    }
 
     /// Whether its first attempt does not wait for readiness: it starts the work, or does all of
     /// it.
@@ -185,7 +196,7 @@ impl Work for Box<dyn Work> {
 }
 
 /// The destination of an operation's packet.
-enum Packet {
+pub(crate) enum Packet {
     /// No packet.
     None,
     /// This port, or the one that carries out the operation, with this key.
@@ -195,17 +206,17 @@ enum Packet {
 }
 
 /// The recipients of an operation's end.
-struct Recipients {
-    overlapped: NonNull<Overlapped>,
+pub(crate) struct Recipients {
+    pub(crate) overlapped: NonNull<Overlapped>,
     /// The entry that has the operation, if any.
-    number: &'static Number,
-    is_listed: bool,
-    event: Option<Arc<Waitable>>,
+    pub(crate) number: &'static Number,
+    pub(crate) is_listed: bool,
+    pub(crate) event: Option<Arc<Waitable>>,
     /// The port that performs it.
-    port: Arc<CompletionPort>,
-    packet: Packet,
+    pub(crate) port: Arc<CompletionPort>,
+    pub(crate) packet: Packet,
     /// The OVERLAPPED receives flags.
-    tells_flags: bool,
+    pub(crate) tells_flags: bool,
 }
 
 // SAFETY: recipients may be used by a thread other than their creator, although they have a pointer.
@@ -297,14 +308,14 @@ impl Recipients {
 }
 
 /// An operation, in flight or about to start.
-struct Operation<W: Work> {
-    work: W,
+pub(crate) struct Operation<W: Work> {
+    pub(crate) work: W,
     /// Taken at the end.
-    recipients: Option<Recipients>,
-    outcome: Outcome,
-    target: Target,
+    pub(crate) recipients: Option<Recipients>,
+    pub(crate) outcome: Outcome,
+    pub(crate) target: Target,
     /// The socket is a TCP stream.
-    is_tcp: bool,
+    pub(crate) is_tcp: bool,
 }
 
 /// Instead of a system error: a datagram was longer than the buffers.
@@ -329,7 +340,7 @@ impl<W: Work> Operation<W> {
 
     /// It has ended within the call that starts it: reports the end. A packet reports a success if
     /// it `has_packet`. Also returns the port that has performed it, unless the operation continues.
-    fn conclude(
+    pub(crate) fn conclude(
         &mut self,
         recipients: Recipients,
         has_packet: bool,
@@ -358,7 +369,7 @@ impl<W: Work> Operation<W> {
 
     /// Tries it in the call that starts it, with the number locked. So the number's meaning does not
     /// change meanwhile.
-    fn attempt_locked(&mut self, descriptor: RawFd) -> Attempt {
+    pub(crate) fn attempt_locked(&mut self, descriptor: RawFd) -> Attempt {
         self.outcome.is_tcp = self.is_tcp && !self.target.number.has_layer();
         self.work.attempt(descriptor, &mut self.outcome)
     }
@@ -437,205 +448,6 @@ impl<W: Work> Drop for Operation<W> {
             recipients.tell(ended, outcome, true, None);
         }
     }
-}
-
-/// The arguments of a call that starts an operation, without its work.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Start {
-    pub(crate) descriptor: c_int,
-    pub(crate) overlapped: *mut Overlapped,
-    pub(crate) side: Side,
-    /// The OVERLAPPED receives flags.
-    pub(crate) tells_flags: bool,
-    pub(crate) told: Told,
-    /// The name of an accept in an [`Acceptance`]; 0 for other operations.
-    pub(crate) accept: u64,
-}
-
-/// Starts an operation. Returns the code of the call if nothing was started.
-///
-/// # Safety
-///
-/// `overlapped` is null, or points to an OVERLAPPED that stays valid until its status is no longer
-/// that of an operation in progress. The pointers of `told` are null or point to numbers.
-pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> {
-    let mut ended = None;
-    // SAFETY: `begin` demands what this call demands.
-    let begun = unsafe { begin(start, work, &mut ended) };
-    if let Some(ended) = ended {
-        ended.tell();
-    }
-    begun
-}
-
-/// The same. The caller reports the operations that have `ended`.
-///
-/// # Safety
-///
-/// As for [`start`].
-unsafe fn begin(
-    start: Start,
-    mut work: impl Work,
-    ended: &mut Option<Ended>,
-) -> Result<Begun, u32> {
-    let Start { descriptor, side, tells_flags, told, accept, .. } = start;
-    let overlapped = NonNull::new(start.overlapped).ok_or(code::INVALID_PARAMETER)?;
-    // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
-    // - lives on: the caller guarantees it;
-    // - not changed: the program has lent it, and an operation that already has it writes only
-    //   atomic words.
-    let (event, has_packet) = object::event_of(unsafe { overlapped.as_ref() })?;
-    let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
-    let mut state = number.lock();
-    if state.is_closing(descriptor) {
-        return Err(code::WSAENOTSOCK);
-    }
-    if let Some(other) = look_at(&mut state, number, descriptor) {
-        *ended = Some(other);
-    }
-    let address = overlapped.as_ptr().addr();
-    if state.operations.contains(address) {
-        return Err(code::WSAEINVAL);
-    }
-    let connects = work.connects();
-    if state.is_connecting() {
-        return Err(code_of_errno(if connects { libc::EINVAL } else { libc::ENOTCONN }));
-    }
-    // SAFETY: as above.
-    let words = unsafe { overlapped.as_ref() };
-    if let Some(event) = &event {
-        event.reset();
-    }
-    words.bytes.store(0, Relaxed);
-    words.status.store(status::PENDING as usize, Release);
-    let refuse = |_: &u32| words.status.store(status::UNSUCCESSFUL as usize, Release);
-    let (port, line) = line(&mut state, number, descriptor).inspect_err(refuse)?;
-    let is_listed = work.is_listed();
-    let reports_success = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
-    let in_flight = |name| {
-        let (port, thread) = (line.port, this_thread());
-        InFlight { port, name, thread, accept, is_called_off: false }
-    };
-    if is_listed {
-        state.operations.insert(address, in_flight(None));
-    }
-    if connects {
-        state.begin_connect(address);
-    }
-    work.prepare(|| Wake { port: Arc::clone(&port), line: line.id, side });
-    port.expect_operations();
-    let mut operation = Operation {
-        work,
-        recipients: None,
-        outcome: Outcome::default(),
-        // After the look-up, which may have changed the number's meaning.
-        target: Target { descriptor, number, epoch: number.epoch() },
-        is_tcp: line.is_tcp,
-    };
-    // Most end immediately, and need no task in the port.
-    let reports = state.registered.is_some();
-    if !is_listed && is_done_at_once(&port, line.id, side, reports, &mut operation) {
-        enable_held(&mut state, number, descriptor, &port);
-        // The usual success needs no packet.
-        let is_unreported = !reports_success
-            && operation.outcome.errno == 0
-            && !operation.work.succeeds_by_packet();
-        let packet = match has_packet && !is_unreported {
-            true => packet(&mut state, descriptor, &line),
-            false => Packet::None,
-        };
-        drop(state);
-        let recipients =
-            Recipients { overlapped, number, is_listed, event, port, packet, tells_flags };
-        let (begun, port) = operation.conclude(recipients, reports_success, told);
-        if let Some(port) = port {
-            port.raw().run_deferred();
-        }
-        return Ok(begun);
-    }
-    let packet = if has_packet { packet(&mut state, descriptor, &line) } else { Packet::None };
-    let carrier = Arc::clone(&port);
-    operation.recipients = Some(Recipients {
-        overlapped,
-        number,
-        is_listed,
-        event,
-        port: carrier,
-        packet,
-        tells_flags,
-    });
-    let operation = Box::write(state.spare_memory.boxed(), operation);
-    // The number stays locked. So a thread that cancels the operation finds its name, and the
-    // thread that ends it finds its entry.
-    let started = port.raw().start_task(line.id, side, BoxedOperation(operation));
-    enable_held(&mut state, number, descriptor, &port);
-    match started {
-        Ok(Started::Completed((operation, _))) => {
-            drop(state);
-            let begun = operation.0.conclude(reports_success, told);
-            port.raw().run_deferred();
-            Ok(begun)
-        }
-        Ok(Started::InFlight(name)) => {
-            port.begin_operation();
-            if is_listed {
-                if let Some(operation) = state.operations.get_mut(address) {
-                    operation.name = Some(name);
-                }
-            } else {
-                state.operations.insert(address, in_flight(Some(name)));
-            }
-            drop(state);
-            port.raw().run_deferred();
-            driver::watch(&port);
-            Ok(Begun::Pending)
-        }
-        Err(refused) => {
-            let (error, operation) = refused.into_parts();
-            state.operations.remove(address);
-            drop(state);
-            operation.0.withdraw();
-            Err(match error.kind() {
-                ErrorKind::Closed | ErrorKind::NotRegistered | ErrorKind::Removing => {
-                    code::WSAENOTSOCK
-                }
-                _ => code_of(error),
-            })
-        }
-    }
-}
-
-/// Tries an operation that is about to start on a number that is locked. Returns whether it is done.
-/// `reports`: the number is also registered.
-fn is_done_at_once<W: Work>(
-    port: &CompletionPort,
-    line: SharedId,
-    side: Side,
-    reports: bool,
-    operation: &mut Operation<W>,
-) -> bool {
-    let attempt = |descriptor| operation.attempt_locked(descriptor);
-    match side {
-        // Any other send starts, and the line changes, with the number locked.
-        Side::Out if !reports => port.raw().try_exclusively(line, side, attempt),
-        // The part of an accept that waits for first data starts without the lock of its
-        // connection's number. And the port learns whether a receive has left data.
-        _ => port.raw().try_now(line, side, attempt),
-    }
-}
-
-/// Returns the destination of the packet of an operation that is about to begin on `line`.
-fn packet(state: &mut State, descriptor: RawFd, line: &Line) -> Packet {
-    match state.associated {
-        Some(it) if it.port == line.port => return Packet::To(None, it.key),
-        Some(it) => {
-            if let Some(port) = handles::port_named(it.port) {
-                return Packet::To(Some(port), it.key);
-            }
-        }
-        None => {}
-    }
-    Packet::Later(state.later(descriptor))
 }
 
 /// Continues an accept with its connection. It is still in the entry of the number it was started
@@ -770,7 +582,7 @@ fn compare(state: &mut State, number: &'static Number, descriptor: RawFd) -> Opt
 
 /// Where a number's operations are performed: on the port of its registration, of its association,
 /// or of the driver.
-fn line(
+pub(crate) fn line(
     state: &mut State,
     number: &'static Number,
     descriptor: RawFd,
@@ -832,7 +644,7 @@ fn line(
 
 /// Enables a registration that was held until an operation had started. On failure its last packet
 /// reports that the registration has ended.
-fn enable_held(
+pub(crate) fn enable_held(
     state: &mut State,
     number: &'static Number,
     descriptor: RawFd,

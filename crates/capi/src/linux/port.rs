@@ -2,21 +2,24 @@
 //! array.
 
 use std::ffi::c_void;
+use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::os::fd::RawFd;
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
     Ordering::SeqCst,
 };
 
-use completion_port::raw::{Attempt, Ending, Task};
-use completion_port::{Buffer, Id, Notified, Packet, Port};
+use completion_port::raw::{Attempt, Ending, Side, Task};
+use completion_port::{Buffer, Id, Notified, OpId, Packet, Port, SharedId};
 
-use crate::abi::{Entry, event, trigger};
+use crate::abi::{Entry, Overlapped, event, trigger};
 use crate::errors::code_of;
 use crate::linux::numbers::{Key, Number};
+use crate::linux::receiver::ReceiverPort;
 use crate::taking::{Queue, bits_of, entry_of_socket, with_waiter};
 
 /// Three posted values, or the result of an operation with its status.
@@ -324,6 +327,39 @@ impl CompletionPort {
     pub(crate) fn drive(&self) {
         // The port was closed meanwhile: its operations have ended.
         let _ = with_waiter(1, |waiter| self.port.raw().drive(&mut waiter.batch));
+    }
+}
+
+impl fmt::Debug for CompletionPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionPort").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl ReceiverPort for CompletionPort {
+    fn begin_operation(&self) {
+        self.begin_operation();
+    }
+
+    fn end_operation(&self) {
+        self.end_operation();
+    }
+
+    fn is_watched(&self) -> bool {
+        self.is_watched.load(SeqCst)
+    }
+
+    fn send(&self, line: SharedId, attempt: &mut dyn FnMut(RawFd) -> Attempt) -> bool {
+        self.port.raw().try_exclusively(line, Side::Out, attempt)
+    }
+
+    fn post_ended(&self, bytes: u32, key: usize, overlapped: NonNull<Overlapped>, status: u32) {
+        let _ = self.post_end(bytes, key, overlapped.as_ptr().cast(), status);
+    }
+
+    fn cancel_task(&self, task: OpId) {
+        let _ = self.port.cancel(task);
+        self.port.raw().run_deferred();
     }
 }
 

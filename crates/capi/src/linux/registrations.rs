@@ -6,13 +6,17 @@
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed, Ordering::Release};
+
+use completion_port::{OpId, SharedId};
 
 use crate::errors::guarded;
 use crate::handles;
 use crate::linux::numbers::{Acceptance, InFlight, Line, NO_PORT, Number, Registered, State};
-use crate::linux::port::CompletionPort;
-use crate::linux::{descriptors, driver, numbers};
+use crate::linux::port::{CompletionPort, Outcome};
+use crate::linux::receiver::{ReceiverPort, WaitingReceive};
+use crate::linux::waits::wake_waiting;
+use crate::linux::{descriptors, driver, numbers, status};
 
 /// Whether `descriptor` names the socket of a registration on `port`.
 pub(crate) fn is_of(registered: &Registered, descriptor: RawFd, port: &CompletionPort) -> bool {
@@ -23,8 +27,12 @@ pub(crate) fn is_of(registered: &Registered, descriptor: RawFd, port: &Completio
 }
 
 /// Ends the registration and operations of a number: the ports forget them. [`Ended::tell`] reports
-/// this, when no number is locked.
-pub(crate) fn end(former: State) -> Ended {
+/// the rest, when no number is locked.
+pub(crate) fn end(mut former: State) -> Ended {
+    // Before the operations that follow it end.
+    if let Some(CancelledReceive { receive, port, .. }) = cancel_receive(&mut former, |_, _| true) {
+        end_receive(receive, &*port, status::CANCELLED, Outcome::default());
+    }
     if let Some(registered) = former.registered
         && let Some(port) = handles::port_named(registered.port)
     {
@@ -50,7 +58,7 @@ pub(crate) fn end_line(number: &Number, state: &mut State, line: Line) -> Ended 
         // It may have ended already.
         let _ = port.raw().forget(line.id.id());
     }
-    Ended { port, operations: Vec::new(), accept: None }
+    Ended::deferred(port)
 }
 
 /// The remaining work for ended operations.
@@ -62,6 +70,11 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    /// Tasks of this port may have been deferred.
+    pub(crate) fn deferred(port: Option<Arc<CompletionPort>>) -> Self {
+        Self { port, operations: Vec::new(), accept: None }
+    }
+
     pub(crate) fn tell(self) {
         if let Some(port) = self.port {
             port.raw().run_deferred();
@@ -85,6 +98,84 @@ pub(crate) fn cancel(operation: InFlight) -> bool {
         port.raw().run_deferred();
     }
     true
+}
+
+/// A receive that was cancelled while it waited in its receiver.
+#[must_use]
+pub(crate) struct CancelledReceive {
+    receive: WaitingReceive,
+    port: Arc<dyn ReceiverPort>,
+    /// The receiver's task, if that ends too.
+    task: Option<OpId>,
+}
+
+impl CancelledReceive {
+    /// Reports the end. The number is not locked.
+    pub(crate) fn tell(self) {
+        let Self { receive, port, task } = self;
+        // Before the operations that follow, which may end now.
+        end_receive(receive, &*port, status::CANCELLED, Outcome::default());
+        if let Some(task) = task {
+            port.cancel_task(task);
+        }
+    }
+}
+
+/// Takes the receive that waits in the receiver of a number whose entry is locked, if `is_meant`
+/// returns true for its address and its operation.
+pub(crate) fn cancel_receive(
+    state: &mut State,
+    is_meant: impl FnOnce(usize, &InFlight) -> bool,
+) -> Option<CancelledReceive> {
+    let receiver = state.receiver.as_mut()?;
+    let address = receiver.waiting()?.address();
+    state.operations.get(address).filter(|it| is_meant(address, it))?;
+    let receive = receiver.take()?;
+    let port = Arc::clone(receiver.port());
+    let mut task = None;
+    if receiver.is_over() {
+        task = receiver.task();
+        state.receiver = None;
+    }
+    state.operations.remove(address);
+    Some(CancelledReceive { receive, port, task })
+}
+
+/// Ends the receiver of a number whose entry is locked, because something else starts on the reading
+/// side of `line`, which is on `port`. If a receive waits, the receiver ends with that. Returns
+/// whether the caller runs deferred tasks when it holds no lock.
+pub(crate) fn end_receiver(state: &mut State, port: &CompletionPort, line: SharedId) -> bool {
+    let Some(receiver) = state.receiver.as_mut().filter(|it| it.is_on(line)) else { return false };
+    receiver.end_after_waiting();
+    let is_over = receiver.is_over();
+    if is_over {
+        if let Some(task) = receiver.task() {
+            let _ = port.cancel(task);
+        }
+        state.receiver = None;
+    }
+    is_over
+}
+
+/// Reports the end of a receive of a receiver to the program. No lock is held but that of a number.
+pub(crate) fn end_receive(
+    receive: WaitingReceive,
+    port: &dyn ReceiverPort,
+    ended: u32,
+    outcome: Outcome,
+) {
+    let WaitingReceive { overlapped, key, .. } = receive;
+    port.end_operation();
+    // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
+    // - lives on: the program keeps it valid until it has seen the end, which is written last;
+    // - not changed: the words that are written are atomic.
+    let words = unsafe { overlapped.as_ref() };
+    words.offset.store(outcome.flags, Relaxed);
+    words.bytes.store(outcome.bytes as usize, Relaxed);
+    words.status.store(ended as usize, Release);
+    // From here on the program may have freed it.
+    wake_waiting(overlapped.as_ptr());
+    port.post_ended(outcome.bytes, key, overlapped, ended);
 }
 
 /// Cancels an accept that is still in flight.

@@ -10,14 +10,17 @@ use crate::abi::Overlapped;
 use crate::errors::{code, guarded};
 use crate::linux::buffers::{Buffer, Gathered, PARTIAL, checked, gathered, message, takes_parts};
 use crate::linux::descriptors;
-use crate::linux::errno::{Signals, code_of_errno};
+use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::has_shut_reading;
-use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
+use crate::linux::operations::{CUT, Target, Work, answered};
 use crate::linux::options::give_room;
 use crate::linux::port::{Outcome, Told};
+pub(crate) use crate::linux::receiving::{count, failed, repeated};
+use crate::linux::receiving::{fill, not_received, send};
 use crate::linux::sockets::{
-    errno, is_shut_for_reads, past_refusals, room_for_sender, status_of_transfer, why_ended,
+    is_shut_for_reads, past_refusals, room_for_sender, status_of_transfer, why_ended,
 };
+use crate::linux::starting::{Start, start};
 use crate::linux::{memory, status};
 
 /// Flags without effect here: `MSG_PARTIAL` is welcome, and data is delivered immediately anyway.
@@ -146,32 +149,8 @@ fn shorten(part: &mut iovec, bytes: usize) {
     part.iov_len -= bytes;
 }
 
-pub(crate) fn count(bytes: usize) -> u32 {
-    u32::try_from(bytes).unwrap_or(u32::MAX)
-}
-
-/// The result of an attempt for a failed call.
-pub(crate) fn failed(outcome: &mut Outcome) -> Attempt {
-    match errno() {
-        libc::EAGAIN => Attempt::Blocked,
-        libc::ENOBUFS | libc::ENOMEM => Attempt::OutOfResources,
-        errno => {
-            outcome.errno = errno;
-            Attempt::Done
-        }
-    }
-}
-
-/// The same for a receive. `ENOBUFS` reports that the system has dropped messages, not a shortage.
-pub(crate) fn not_received(outcome: &mut Outcome) -> Attempt {
-    if errno() == libc::ENOBUFS {
-        outcome.errno = libc::ENOBUFS;
-        return Attempt::Done;
-    }
-    failed(outcome)
-}
-
-/// The same for a socket that may have datagrams: its own shutdown ends the receive with 0 bytes.
+/// The result of an attempt at a receive for a failed call on a socket that may have datagrams: its
+/// own shutdown ends the receive with 0 bytes.
 fn not_received_yet(descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
     let attempt = not_received(outcome);
     if !matches!(attempt, Attempt::Blocked) || outcome.is_tcp {
@@ -188,17 +167,6 @@ fn not_received_yet(descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
 pub(crate) fn status_of(target: Target, errno: c_int) -> u32 {
     let status = target.if_current(|state| status_of_transfer(state, target.descriptor, errno));
     status.unwrap_or_else(|| status::of_errno(errno))
-}
-
-/// Repeats a call while signals interrupt it.
-pub(crate) fn repeated(mut call: impl FnMut() -> isize) -> isize {
-    let mut signals = Signals::default();
-    loop {
-        let done = call();
-        if done >= 0 || !signals.ended(errno()) {
-            return done;
-        }
-    }
 }
 
 /// A receive.
@@ -237,21 +205,16 @@ impl Receiving {
     }
 }
 
-/// Receives a TCP stream's data into one buffer. Costs the system less than a message.
-fn fill(descriptor: RawFd, part: iovec, outcome: &mut Outcome) -> Attempt {
-    let iovec { iov_base: place, iov_len: asked } = part;
-    // SAFETY: recv(2) writes at most that many bytes at the pointer.
-    // - valid for writes: the program lends the buffer to the operation until its end, as
-    //   `cp_start_receive` demands.
-    let read = repeated(|| unsafe { libc::recv(descriptor, place, asked, libc::MSG_DONTWAIT) });
-    let Ok(read) = usize::try_from(read) else { return not_received(outcome) };
-    outcome.bytes = outcome.bytes.saturating_add(count(read));
-    if 0 < read && read < asked { Attempt::Drained } else { Attempt::Done }
-}
-
 impl Work for Receiving {
     fn is_listed(&self) -> bool {
         false
+    }
+
+    fn only_buffer(&self) -> Option<iovec> {
+        match self.parts {
+            Parts::One(part) if self.room == 0 && self.flags == 0 => Some(part),
+            _ => None,
+        }
     }
 
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
@@ -263,7 +226,9 @@ impl Work for Receiving {
             && self.flags == 0
             && let Parts::One(part) = self.parts
         {
-            return fill(descriptor, part, outcome);
+            // SAFETY: `fill` demands a buffer that can be written.
+            // - the program lends it to the operation until its end, as `cp_start_receive` demands.
+            return unsafe { fill(descriptor, part, outcome) };
         }
         let room = self.room;
         let address = if room > 0 { self.address } else { std::ptr::null_mut() };
@@ -378,6 +343,10 @@ impl Work for Sending {
         false
     }
 
+    fn is_plain_send(&self) -> bool {
+        self.address.is_none() && matches!(self.parts, Parts::One(_))
+    }
+
     fn fails_by_packet(&self, outcome: Outcome) -> bool {
         is_too_long(outcome)
     }
@@ -391,8 +360,7 @@ impl Work for Sending {
                     // SAFETY: send(2) reads that many bytes at the pointer.
                     // - valid for reads: the program lends the buffer to the operation until its
                     //   end, as `cp_start_send` demands.
-                    let send =
-                        || unsafe { libc::send(descriptor, part.iov_base, part.iov_len, flags) };
+                    let send = || unsafe { send(descriptor, part.iov_base, part.iov_len, flags) };
                     repeated(|| past_refusals(descriptor, send))
                 }
                 (address, parts) => {
