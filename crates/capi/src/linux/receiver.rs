@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 
 use completion_port::raw::Attempt;
 use completion_port::{OpId, SharedId};
@@ -56,6 +57,28 @@ pub(crate) trait ReceiverPort: Debug + Send + Sync {
     fn cancel_task(&self, task: OpId);
 }
 
+/// What a receiver and its task tell each other without the lock of the number.
+///
+/// An edge may come while a thread that has the lock sends, since a peer answers soon. The task then
+/// only notes it. A receive that begins to wait looks for that note afterwards, and the task looks
+/// for a receive after its note: so one of them sees the other.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// Nothing has shown that a read would block. The port then knows the socket as ready, or has
+    /// yet to report an edge to the task. Cleared before each read.
+    may_have_data: AtomicBool,
+    /// A receive waits. Changed with the number locked.
+    waits: AtomicBool,
+}
+
+impl Notes {
+    /// Notes an edge. Returns whether a receive waits.
+    pub(crate) fn edge(&self) -> bool {
+        self.may_have_data.store(true, SeqCst);
+        self.waits.load(SeqCst)
+    }
+}
+
 /// The receiver, as the entry of its number stores it.
 #[derive(Debug)]
 pub(crate) struct Receiver {
@@ -66,9 +89,7 @@ pub(crate) struct Receiver {
     port: Arc<dyn ReceiverPort>,
     /// The task; `None` while it is being started.
     task: Option<OpId>,
-    /// Nothing has shown that a read would block. The port then knows the socket as ready, or has
-    /// yet to report an edge to the task.
-    may_have_data: bool,
+    notes: Arc<Notes>,
     waiting: Option<WaitingReceive>,
     /// It has had no other receive than the one that it was made for.
     is_new: bool,
@@ -85,8 +106,10 @@ impl Receiver {
         receive: WaitingReceive,
     ) -> Self {
         port.begin_operation();
-        let (task, waiting, may_have_data) = (None, Some(receive), false);
-        Self { name, line, port, task, may_have_data, waiting, is_new: true, is_last: false }
+        let notes = Arc::<Notes>::default();
+        notes.waits.store(true, SeqCst);
+        let (task, waiting) = (None, Some(receive));
+        Self { name, line, port, task, notes, waiting, is_new: true, is_last: false }
     }
 
     pub(crate) fn name(&self) -> u64 {
@@ -108,20 +131,31 @@ impl Receiver {
         self.line == line && self.waiting.is_none() && !self.is_last
     }
 
+    pub(crate) fn notes(&self) -> &Arc<Notes> {
+        &self.notes
+    }
+
     /// Whether a read may find data.
     pub(crate) fn may_have_data(&self) -> bool {
-        self.may_have_data
+        self.notes.may_have_data.load(SeqCst)
     }
 
-    /// A read has shown whether another one may find data; or an edge, that it may.
-    pub(crate) fn note(&mut self, may_have_data: bool) {
-        self.may_have_data = may_have_data;
+    /// A read is about to be tried. An edge that comes from now on is noted for the next one.
+    pub(crate) fn begin_read(&self) {
+        self.notes.may_have_data.store(false, SeqCst);
     }
 
-    /// A receive waits for the next edge. Returns whether the port is watched.
+    /// The read has left data, or has failed for want of memory.
+    pub(crate) fn note_data(&self) {
+        self.notes.may_have_data.store(true, SeqCst);
+    }
+
+    /// A receive waits for the next edge. If there may be data afterwards, the caller makes the port
+    /// try the task. Returns whether the port is watched.
     pub(crate) fn wait(&mut self, receive: WaitingReceive) -> bool {
         debug_assert!(self.waiting.is_none() && !self.is_last, "it is free");
         (self.waiting, self.is_new) = (Some(receive), false);
+        self.notes.waits.store(true, SeqCst);
         self.port.begin_operation();
         // After that: a thread that stops watching the port looks for operations afterwards.
         self.port.is_watched()
@@ -143,6 +177,7 @@ impl Receiver {
 
     /// Takes the receive that waits. The caller ends it.
     pub(crate) fn take(&mut self) -> Option<WaitingReceive> {
+        self.notes.waits.store(false, Relaxed);
         self.waiting.take()
     }
 
@@ -170,7 +205,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
     use std::ptr;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+    use std::sync::atomic::AtomicUsize;
 
     use completion_port::Port;
 
@@ -261,7 +296,11 @@ mod tests {
         receiver.take().unwrap();
         assert!(receiver.wait(receive(64)), "its port is watched");
         receiver.take().unwrap();
-        receiver.note(true);
+        assert!(!receiver.notes().edge(), "no receive waits");
+        assert!(receiver.may_have_data());
+        receiver.begin_read();
+        assert!(!receiver.may_have_data());
+        receiver.note_data();
         assert!(receiver.may_have_data());
         receiver.end_after_waiting();
         assert!(receiver.is_over());

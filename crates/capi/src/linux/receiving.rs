@@ -23,7 +23,7 @@ use crate::linux::driver;
 use crate::linux::errno::{Signals, errno};
 use crate::linux::numbers::{InFlight, Line, Number, State};
 use crate::linux::port::{Begun, BoxedOperation, CompletionPort, Outcome, PortOperation, Told};
-use crate::linux::receiver::{Receiver, WaitingReceive};
+use crate::linux::receiver::{Notes, Receiver, WaitingReceive};
 use crate::linux::registrations::{end_receive, port_of};
 use crate::linux::sockets::{status_of_transfer, why_ended};
 use crate::linux::status;
@@ -154,29 +154,39 @@ pub(crate) fn continue_with(mut state: MutexGuard<'_, State>, receive: WaitingRe
     let (Some(receiver), Some(line)) = (&mut state_of.receiver, state_of.line) else { return };
     let address = receive.address();
     let is_watched = receiver.wait(receive);
+    // An edge has come since.
+    let may_have_data = receiver.may_have_data();
     let (name, thread, accept, is_called_off) = (None, this_thread(), 0, false);
     let in_flight = InFlight { port: line.port, name, thread, accept, is_called_off };
     state_of.operations.insert(address, in_flight);
     drop(state);
-    if !is_watched && let Some(port) = port_of(line.port) {
+    if (!is_watched || may_have_data)
+        && let Some(port) = port_of(line.port)
+    {
+        if may_have_data {
+            port.raw().retry(line.id, Side::In);
+        }
         driver::watch(&port);
     }
 }
 
-/// Notes what the attempt at a receive that is about to begin has found. Returns whether the
-/// receive is done.
-pub(crate) fn note(
-    receiver: &mut Receiver,
+/// Tries a receive that is about to begin. Returns whether it is done.
+pub(crate) fn try_now(
+    receiver: &Receiver,
     port: &CompletionPort,
     line: &Line,
-    attempt: Attempt,
+    attempt: impl FnOnce() -> Attempt,
 ) -> bool {
+    receiver.begin_read();
+    let attempt = attempt();
     let is_empty = match attempt {
         Attempt::Blocked => true,
         Attempt::Drained => port.is_drained_by_short_read(line.id.id()),
         _ => false,
     };
-    receiver.note(!is_empty);
+    if !is_empty {
+        receiver.note_data();
+    }
     matches!(attempt, Attempt::Done | Attempt::Drained)
 }
 
@@ -189,6 +199,7 @@ struct Task {
     descriptor: RawFd,
     /// The epoch of the number in which it was started.
     epoch: u32,
+    notes: Arc<Notes>,
     has_ended: bool,
 }
 
@@ -260,9 +271,9 @@ impl Task {
                 state.receiver = None;
                 return Attempted::Finished(Attempt::Done);
             }
-            receiver.note(true);
             return Attempted::Finished(Attempt::Idle);
         };
+        receiver.begin_read();
         let mut outcome = Outcome { is_tcp: !self.number.has_layer(), ..Outcome::default() };
         // SAFETY: `fill` demands a buffer that can be written.
         // - the program lends it to the receive, which has not ended.
@@ -275,8 +286,6 @@ impl Task {
         let is_plain = self.port.is_drained_by_short_read(self.line);
         let is_empty = attempt == Attempt::Drained && outcome.is_tcp && is_plain;
         let is_over = receiver.is_over() || !is_plain;
-        // The next receive must not find data before this one has ended.
-        receiver.note(false);
         if is_over {
             state.receiver = None;
         }
@@ -295,8 +304,12 @@ impl Task {
 
 impl PortOperation for Task {
     fn attempt(&mut self, descriptor: RawFd) -> Attempt {
-        // Whatever begins meanwhile waits here until the one before it has ended.
         loop {
+            // A receive that begins after the last one was taken waits, until that one has been
+            // reported: only then there may be data.
+            if !self.notes.edge() && self.port.is_drained_by_short_read(self.line) {
+                return Attempt::Idle;
+            }
             match self.attempt_one(descriptor) {
                 Attempted::Received => {}
                 Attempted::Finished(attempt) => return attempt,
@@ -341,14 +354,24 @@ pub(crate) fn start(
     let receiver = RECEIVERS.fetch_add(1, Relaxed);
     state.operations.insert(receive.address(), in_flight);
     let own: Arc<CompletionPort> = Arc::clone(port);
-    state.receiver = Some(Receiver::new(receiver, line.id, own, receive));
+    let new = Receiver::new(receiver, line.id, own, receive);
+    let notes = Arc::clone(new.notes());
+    state.receiver = Some(new);
     let (number, descriptor) = target;
     let epoch = number.epoch();
     // The attempt, perhaps in this thread and before the task has a name, locks the number.
     drop(state);
-    let (line_id, own) = (line.id.id(), Arc::clone(port));
-    let task =
-        Task { receiver, port: own, line: line_id, number, descriptor, epoch, has_ended: false };
+    let (port_of_task, line_id, has_ended) = (Arc::clone(port), line.id.id(), false);
+    let task = Task {
+        receiver,
+        port: port_of_task,
+        line: line_id,
+        number,
+        descriptor,
+        epoch,
+        notes,
+        has_ended,
+    };
     match port.raw().start_task(line.id, Side::In, BoxedOperation(Box::new(task))) {
         Ok(Started::InFlight(name)) => {
             let mut state = number.lock();

@@ -169,14 +169,19 @@ impl Call {
         self.start.told.write(outcome);
         self.words().bytes.store(outcome.bytes as usize, Relaxed);
         self.words().status.store(status::SUCCESS as usize, Release);
-        if self.has_packet
-            && state.modes & SKIP_PACKET_ON_SUCCESS == 0
-            && let (Some(receiver), Some(it)) = (&state.receiver, state.associated)
-        {
-            receiver.port().post_ended(outcome.bytes, it.key, overlapped, status::SUCCESS);
-        }
+        let packet = match (&state.receiver, state.associated) {
+            (Some(receiver), Some(it))
+                if self.has_packet && state.modes & SKIP_PACKET_ON_SUCCESS == 0 =>
+            {
+                Some((Arc::clone(receiver.port()), it.key))
+            }
+            _ => None,
+        };
         drop(state);
         wake_waiting(overlapped.as_ptr());
+        if let Some((port, key)) = packet {
+            port.post_ended(outcome.bytes, key, overlapped, status::SUCCESS);
+        }
     }
 
     /// Starts the operation on the line of its number. `sent`: what a send has done so far.
@@ -215,8 +220,8 @@ impl Call {
         let is_done = match (&mut state.receiver, &receive, sent) {
             (_, _, Some((is_done, _))) => is_done,
             (Some(receiver), Some(_), None) if receiver.may_have_data() => {
-                let attempt = operation.attempt_locked(descriptor);
-                receiving::note(receiver, &port, &line, attempt)
+                let attempt = || operation.attempt_locked(descriptor);
+                receiving::try_now(receiver, &port, &line, attempt)
             }
             (Some(_), Some(_), None) => false,
             _ => !is_listed && is_done_at_once(&port, line.id, side, reports, &mut operation),
@@ -296,11 +301,12 @@ impl Call {
             let started = started.map(|()| Begun::Pending).map_err(code_of_refusal);
             return started.inspect_err(|_| self.refuse());
         };
-        let lacks_memory = receiver.may_have_data();
         let (address, is_watched) = (receive.address(), receiver.wait(receive));
+        // Memory was lacking, or an edge has come since.
+        let may_have_data = receiver.may_have_data();
         state.operations.insert(address, in_flight);
         drop(state);
-        if lacks_memory {
+        if may_have_data {
             port.raw().retry(line.id, side);
         }
         if !is_watched {
