@@ -1,8 +1,8 @@
 //! How many packets a thread should take at a time if it cannot return them to the queue.
 //!
 //! If a worker sleeps or is stuck, its remaining packets go to an idle worker. Packets that a
-//! caller has moved into its own memory cannot. So if workers have recently slept or been stuck,
-//! such a caller takes one packet at a time, and gradually more while no worker does so again.
+//! caller has moved into its own memory cannot. So if workers have recently slept for long or been
+//! stuck, such a caller takes one packet at a time, and gradually more while no worker does so again.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ impl Advice {
         self.room
     }
 
-    /// Lowers the limit to one, because a worker was found asleep or stuck.
+    /// Lowers the limit to one, because workers sleep for long or one is stuck.
     pub(crate) fn lower(&mut self, now: Moment) {
         if self.calm.is_zero() || now.since(self.at) >= CALM[1] {
             self.calm = CALM[0];

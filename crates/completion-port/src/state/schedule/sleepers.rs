@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::pace::Pace;
 use super::watchdog::TICK;
 use super::workers::{Status, WorkerNumber};
-use super::{Moment, Query, Schedule, SchedulePort, Turn};
+use super::{Advice, Moment, Query, Schedule, SchedulePort, Turn};
 use crate::state::facts::Presence;
 
 /// A worker that sleeps for no longer than this stays counted: a wake-up costs as much.
@@ -47,6 +47,8 @@ pub(super) struct Sleepers {
     pub(super) pace: Pace,
     /// When the system was last asked about workers that were found asleep.
     asked_at: Moment,
+    /// When one was last found to sleep for long.
+    long_at: Option<Moment>,
     /// How often workers were found asleep so far.
     found: u64,
     /// Which workers were found asleep by their records, and not seen to sleep for [`LONG`] yet.
@@ -96,15 +98,19 @@ impl Sleepers {
     }
 
     /// Notes that `worker` is seen asleep `now`, by its record, and has slept `since` that moment. It
-    /// `is_new` when that is found. A sleep counts as long once; one that is still brief is
-    /// recounted when it becomes long.
-    fn sleeps(&mut self, worker: WorkerNumber, since: Moment, now: Moment, is_new: bool) {
+    /// `is_new` when that is found. Returns whether the sleep is now found to be long, which happens
+    /// once; one that is still brief is recounted when it becomes long.
+    fn sleeps(&mut self, worker: WorkerNumber, since: Moment, now: Moment, is_new: bool) -> bool {
         if now.since(since) < LONG {
             self.brief[worker] = true;
             self.recount_at = self.recount_at.min(since + LONG);
-        } else if std::mem::take(&mut self.brief[worker]) || is_new {
+            return false;
+        }
+        let is_found = std::mem::take(&mut self.brief[worker]) || is_new;
+        if is_found {
             self.long = (self.long + 1).min(2 * MANY);
         }
+        is_found
     }
 
     /// Notes that `worker`, which may have been found asleep, is awake.
@@ -140,6 +146,24 @@ impl Sleepers {
     pub(super) fn replaces_at_once(&self) -> bool {
         self.long >= MANY
     }
+}
+
+/// A worker sleeps for long. Its packets, which it may have moved into its own memory, wait as long.
+/// If this happens often, fewer packets are advised. A single sleep, and brief ones, may have another
+/// cause: on a busy machine, a thread that waits for the port's lock sleeps until the holder of the
+/// lock has a processor again.
+fn advise(
+    advice: &mut Advice,
+    long_at: &mut Option<Moment>,
+    now: Moment,
+    port: &mut impl SchedulePort,
+) {
+    if long_at.replace(now).is_some_and(|at| now < at + LIKELY) {
+        advice.lower(now);
+    } else {
+        advice.suspect(now);
+    }
+    port.advise(advice.room());
 }
 
 impl Schedule {
@@ -214,12 +238,16 @@ impl Schedule {
             port.presume_asleep(worker, true);
             self.sleepers.found_at = Some(now);
             self.sleepers.found += 1;
-            match since {
+            let is_long = match since {
                 Some(since) => self.sleepers.sleeps(worker, since, now, true),
-                None => self.sleepers.unrecorded_at = Some(now),
+                None => {
+                    self.sleepers.unrecorded_at = Some(now);
+                    true
+                }
+            };
+            if is_long {
+                advise(&mut self.advice, &mut self.sleepers.long_at, now, port);
             }
-            self.advice.lower(now);
-            port.advise(self.advice.room());
         }
     }
 
@@ -255,8 +283,11 @@ impl Schedule {
             }
             match port.presence(worker) {
                 Some(Presence::Awake) => self.found_awake(worker, port),
-                Some(Presence::Asleep { since }) if self.sleepers.brief[worker] => {
-                    self.sleepers.sleeps(worker, since, now, false);
+                Some(Presence::Asleep { since })
+                    if self.sleepers.brief[worker]
+                        && self.sleepers.sleeps(worker, since, now, false) =>
+                {
+                    advise(&mut self.advice, &mut self.sleepers.long_at, now, port);
                 }
                 _ => {}
             }

@@ -254,6 +254,35 @@ fn the_watchdog_looks_no_more_often_where_the_last_sleep_was_brief() {
     }
 }
 
+/// On a busy machine, a thread that waits for the port's lock sleeps until its holder has a processor.
+#[test]
+fn only_several_long_sleeps_limit_the_packets_that_cannot_be_taken_back() {
+    for (slept, wakes, advised) in
+        [(999, false, None), (999, true, None), (1000, true, None), (1000, false, Some(64))]
+    {
+        let mut rig = with_sleepers(1, Duration::ZERO);
+        assert_eq!(rig.port.advised, None, "it may be brief");
+        rig.port.now += slept * MICROSECOND - 100 * MICROSECOND;
+        rig.nod(0, !wakes);
+        (0..2).for_each(|_| rig.schedule.recount(&mut rig.port));
+        assert_eq!(rig.port.advised, advised, "{slept} µs");
+    }
+    for (apart, advised) in [(99, 1), (100, 64)] {
+        let mut rig = rig(2, 2, SHORT);
+        for worker in 0..2 {
+            take_one(&mut rig, worker);
+            rig.observe(worker);
+            rig.nod(worker, true);
+            rig.port.now += 1000 * MICROSECOND;
+            rig.schedule.scan(&mut rig.port);
+            assert_eq!(rig.status(worker), Status::FoundAsleep, "it is long when it is found");
+            assert_eq!(rig.port.advised, Some(if worker == 0 { 64 } else { advised }));
+            rig.port.now += (apart - 1) * 1000 * MICROSECOND;
+        }
+    }
+    assert_eq!(found_asleep(false).port.advised, Some(64), "nobody knows for how long");
+}
+
 /// A port whose concurrency value is 1, and which has found this many workers asleep by their sleep
 /// records, the last one this long ago. One more worker is away.
 fn with_sleepers(sleepers: usize, slept: Duration) -> Rig {

@@ -541,7 +541,7 @@ fn a_thread_whose_records_say_that_it_sleeps_loses_its_seat_to_a_post() {
         let wake = rig.post();
         assert_eq!(wake.is_some(), found, "after {since} µs");
         assert_eq!(rig.status(0), if found { Status::FoundAsleep } else { Status::Running });
-        assert_eq!(rig.port.advised, found.then_some(1));
+        assert_eq!(rig.port.advised, None, "it may be brief");
         assert_eq!(rig.schedule.figures().blocks_found, u64::from(found));
     }
 }
