@@ -925,87 +925,60 @@ fn what_has_to_be_begun_is_tried_when_the_operation_before_it_leaves() {
     }
 }
 
+/// Tries the first operation until it has found something, while another thread runs `tell`. An
+/// attempt that finds nothing reports `nothing`. The operation must not wait for anything else.
+fn try_against(nothing: Tried, tell: impl FnOnce(&Board) + 'static) {
+    let board = Board::shared(0);
+    let mut queues = board.queues.lock().unwrap();
+    assert_eq!(board.slot.share(0, Facts::IN), Ok(true));
+    assert_eq!(queues.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Step::Try);
+    drop(queues);
+    let teller = spawn(&board, tell);
+    let step = loop {
+        let found = board.with_data(FIRST, |data| board.take(IN, data));
+        let tried = if found == Tried::Blocked { nothing } else { found };
+        let mut queues = board.queues.lock().unwrap();
+        let (step, follow_up) = queues.tried(&*board, &board.slot, FIRST, tried, POLL);
+        let is_ready = board.slot.word().may_be_ready(Facts::IN);
+        drop(queues);
+        assert!(is_ready || tried != Tried::Idle, "an idle operation has shown nothing");
+        board.see_to(follow_up);
+        if step != Step::Try {
+            break step;
+        }
+    };
+    if let Step::Ends(_) = step {
+        board.queue(FIRST);
+    }
+    teller.join().unwrap();
+    assert_eq!(board.serve(), Some((FIRST, EndReason::Done)));
+    board.settle();
+}
+
+/// Makes a byte available, and announces it by `pull_in`.
+fn announce(board: &Board) {
+    let now = Moment::from_nanoseconds(5);
+    board.there[0].store(1, SeqCst);
+    let rings = board.queues.lock().unwrap().pull_in(IN, now);
+    if rings {
+        board.ring(now);
+    }
+}
+
 /// The missing resource becomes available during the attempt or after it, and `pull_in` announces
 /// it. The operation must not wait for its retry time.
 #[test]
 fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
-    let (now, late) = (Moment::from_nanoseconds(5), Moment::from_nanoseconds(1_000));
-    explore(move || {
-        let board = Board::shared(0);
-        let mut queues = board.queues.lock().unwrap();
-        assert_eq!(board.slot.share(0, Facts::IN), Ok(true));
-        assert_eq!(queues.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Step::Try);
-        drop(queues);
-        let teller = spawn(&board, move |board| {
-            board.there[0].store(1, SeqCst);
-            let rings = board.queues.lock().unwrap().pull_in(IN, now);
-            if rings {
-                board.ring(now);
-            }
-        });
-        let step = loop {
-            let found = board.with_data(FIRST, |data| board.take(IN, data));
-            let tried = if found == Tried::Blocked { Tried::OutOfResources(late) } else { found };
-            let mut queues = board.queues.lock().unwrap();
-            let (step, follow_up) = queues.tried(&*board, &board.slot, FIRST, tried, POLL);
-            drop(queues);
-            board.see_to(follow_up);
-            if step != Step::Try {
-                break step;
-            }
-        };
-        if let Step::Ends(_) = step {
-            board.queue(FIRST);
-        }
-        teller.join().unwrap();
-        assert_eq!(board.serve(), Some((FIRST, EndReason::Done)));
-        board.settle();
-    });
+    let late = Moment::from_nanoseconds(1_000);
+    explore(move || try_against(Tried::OutOfResources(late), announce));
 }
 
 /// An operation that has nothing to do stays in flight. It is tried again for each edge and each call
 /// of `pull_in`, also if these come during an attempt, and its direction counts as ready.
 #[test]
 fn an_operation_that_has_nothing_to_do_is_tried_again_at_an_edge_or_if_it_is_told() {
-    let now = Moment::from_nanoseconds(5);
-    for is_told in [false, true] {
-        explore(move || {
-            let board = Board::shared(0);
-            let mut queues = board.queues.lock().unwrap();
-            assert_eq!(board.slot.share(0, Facts::IN), Ok(true));
-            assert_eq!(queues.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Step::Try);
-            drop(queues);
-            let teller = spawn(&board, move |board| {
-                if !is_told {
-                    return board.arrive(IN, 1);
-                }
-                board.there[0].store(1, SeqCst);
-                let rings = board.queues.lock().unwrap().pull_in(IN, now);
-                if rings {
-                    board.ring(now);
-                }
-            });
-            let step = loop {
-                let found = board.with_data(FIRST, |data| board.take(IN, data));
-                let tried = if found == Tried::Blocked { Tried::Idle } else { found };
-                let mut queues = board.queues.lock().unwrap();
-                let (step, follow_up) = queues.tried(&*board, &board.slot, FIRST, tried, POLL);
-                let is_ready = board.slot.word().may_be_ready(Facts::IN);
-                drop(queues);
-                assert!(is_ready || tried != Tried::Idle, "an idle operation has shown nothing");
-                board.see_to(follow_up);
-                if step != Step::Try {
-                    break step;
-                }
-            };
-            if let Step::Ends(_) = step {
-                board.queue(FIRST);
-            }
-            teller.join().unwrap();
-            assert_eq!(board.serve(), Some((FIRST, EndReason::Done)));
-            board.settle();
-        });
-    }
+    explore(|| try_against(Tried::Idle, announce));
+    explore(|| try_against(Tried::Idle, |board| board.arrive(IN, 1)));
 }
 
 /// The operation behind one that has nothing to do is tried when that is cancelled: no edge reports
