@@ -198,3 +198,107 @@ impl Driver {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
+
+    use std::io::{Read, Write};
+    use std::os::fd::{AsRawFd, RawFd};
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::AtomicUsize;
+
+    use completion_port::Started;
+    use completion_port::raw::{Attempt, Ending, Side};
+
+    use super::*;
+    use crate::linux::numbers::{self, Key};
+    use crate::linux::port::{Begun, BoxedOperation, PortOperation, Told};
+
+    /// Counts its attempts, and stays in flight.
+    struct Counting(Arc<AtomicUsize>);
+
+    impl PortOperation for Counting {
+        fn attempt(&mut self, _: RawFd) -> Attempt {
+            self.0.fetch_add(1, SeqCst);
+            Attempt::Idle
+        }
+
+        fn begins_unasked(&self) -> bool {
+            false
+        }
+
+        fn end(self: Box<Self>, _: Ending) {}
+
+        fn conclude(self: Box<Self>, _: bool, _: Told) -> Begun {
+            unreachable!("it is never done")
+        }
+
+        fn withdraw(self: Box<Self>) {}
+    }
+
+    /// A port with one operation, which only the test's thread sees to, and a driver that watches it.
+    struct Watched {
+        driver: Driver,
+        pauses: usize,
+        port: Arc<CompletionPort>,
+        near: UnixStream,
+        far: UnixStream,
+        attempts: Arc<AtomicUsize>,
+    }
+
+    impl Watched {
+        fn new() -> Self {
+            let driver = Driver::default();
+            let port = Arc::new(CompletionPort::new(7, 1).unwrap());
+            driver.watched().push(Arc::clone(&port));
+            let (near, far) = UnixStream::pair().unwrap();
+            let number = numbers::entry(near.as_raw_fd()).unwrap();
+            let key = Key { word: 0, is_line: true, number };
+            let line = port.raw().associate_number(near.as_raw_fd(), key);
+            let line = line.map_err(|refused| refused.error()).unwrap();
+            let attempts = Arc::new(AtomicUsize::new(0));
+            let task = BoxedOperation(Box::new(Counting(Arc::clone(&attempts))));
+            let started = port.raw().start_task(line, Side::In, task);
+            assert!(matches!(started, Ok(Started::InFlight(_))));
+            port.begin_operation();
+            Self { driver, pauses: 0, port, near, far, attempts }
+        }
+
+        /// A byte comes, and the driver looks at the port. Returns whether it has performed the
+        /// operation.
+        fn is_driven(&mut self) -> bool {
+            self.far.write_all(b"x").unwrap();
+            let before = self.attempts.load(SeqCst);
+            self.driver.look(&mut self.pauses);
+            let is_driven = self.attempts.load(SeqCst) > before;
+            self.near.read_exact(&mut [0]).unwrap();
+            is_driven
+        }
+    }
+
+    #[test]
+    fn it_drives_a_port_only_if_no_thread_has_waited_there_since_its_last_look() {
+        let mut watched = Watched::new();
+        let port = Arc::clone(&watched.port);
+        assert!(watched.is_driven() && watched.is_driven(), "none has ever waited");
+        for waits in 1..4 {
+            for _ in 0..waits {
+                port.come();
+                port.leave();
+            }
+            assert!(!watched.is_driven(), "threads have waited");
+            port.come();
+            port.leave();
+            assert!(!watched.is_driven(), "one has waited since");
+            assert!(watched.is_driven() && watched.is_driven(), "none has since");
+        }
+        port.come();
+        assert!((0..20).all(|_| !watched.is_driven()), "a thread waits");
+        port.leave();
+        assert!(!watched.is_driven(), "it has waited until now");
+        assert!(watched.is_driven());
+        port.end_operation();
+        assert!(!watched.is_driven(), "it has no operations");
+    }
+}
