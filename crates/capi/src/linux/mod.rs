@@ -39,11 +39,11 @@
 //!  the system              descriptors        what sort of socket a descriptor is
 //!  memory                  addresses  spare_memory  a map by OVERLAPPEDs; boxes that are used again
 //!  associations to come    later
-//!  what carries out receives  receiver
+//!  what carries out receives  receiver  notes
 //!  pointers of programs    memory             whether there is memory
 //!  waits for a word        waits  words       also for that of an OVERLAPPED
 //!  objects of headers      foreign
-//!  types                   pool_size  errno  last  messages  process  status
+//!  types                   pool_size  errno  last  messages  process  status  sync
 //! ```
 //!
 //! - [`numbers`] knows a port only by the number of its handle, so that a port's key can point into
@@ -85,6 +85,7 @@ pub mod memory;
 pub mod messages;
 pub mod modules;
 pub mod named;
+mod notes;
 pub mod numbered;
 mod numbers;
 pub(crate) mod object;
@@ -109,6 +110,7 @@ pub mod sockets;
 mod spare_memory;
 mod starting;
 pub(crate) mod status;
+mod sync;
 pub mod transfers;
 pub mod transmit;
 pub mod views;

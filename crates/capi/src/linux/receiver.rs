@@ -5,13 +5,13 @@ use std::fmt::Debug;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 
 use completion_port::raw::Attempt;
 use completion_port::{OpId, SharedId};
 use libc::iovec;
 
 use crate::abi::Overlapped;
+use crate::linux::notes::Notes;
 
 /// A receive that waits for data.
 #[derive(Debug)]
@@ -57,26 +57,13 @@ pub(crate) trait ReceiverPort: Debug + Send + Sync {
     fn cancel_task(&self, task: OpId);
 }
 
-/// What a receiver and its task tell each other without the lock of the number.
-///
-/// An edge may come while a thread that has the lock sends, since a peer answers soon. The task then
-/// only notes it. A receive that begins to wait looks for that note afterwards, and the task looks
-/// for a receive after its note: so one of them sees the other.
-#[derive(Debug, Default)]
-pub(crate) struct Notes {
-    /// Nothing has shown that a read would block. The port then knows the socket as ready, or has
-    /// yet to report an edge to the task. Cleared before each read.
-    may_have_data: AtomicBool,
-    /// A receive waits. Changed with the number locked.
-    waits: AtomicBool,
-}
-
-impl Notes {
-    /// Notes an edge. Returns whether a receive waits.
-    pub(crate) fn edge(&self) -> bool {
-        self.may_have_data.store(true, SeqCst);
-        self.waits.load(SeqCst)
-    }
+/// What the caller of [`Receiver::wait`] sees to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WaitBegun {
+    /// There may be data: the caller makes the port try the task.
+    pub(crate) may_have_data: bool,
+    /// The port is watched.
+    pub(crate) is_watched: bool,
 }
 
 /// The receiver, as the entry of its number stores it.
@@ -106,9 +93,7 @@ impl Receiver {
         receive: WaitingReceive,
     ) -> Self {
         port.begin_operation();
-        let notes = Arc::<Notes>::default();
-        notes.waits.store(true, SeqCst);
-        let (task, waiting) = (None, Some(receive));
+        let (notes, task, waiting) = (Arc::new(Notes::new()), None, Some(receive));
         Self { name, line, port, task, notes, waiting, is_new: true, is_last: false }
     }
 
@@ -135,30 +120,15 @@ impl Receiver {
         &self.notes
     }
 
-    /// Whether a read may find data.
-    pub(crate) fn may_have_data(&self) -> bool {
-        self.notes.may_have_data.load(SeqCst)
-    }
-
-    /// A read is about to be tried. An edge that comes from now on is noted for the next one.
-    pub(crate) fn begin_read(&self) {
-        self.notes.may_have_data.store(false, SeqCst);
-    }
-
-    /// The read has left data, or has failed for want of memory.
-    pub(crate) fn note_data(&self) {
-        self.notes.may_have_data.store(true, SeqCst);
-    }
-
-    /// A receive waits for the next edge. If there may be data afterwards, the caller makes the port
-    /// try the task. Returns whether the port is watched.
-    pub(crate) fn wait(&mut self, receive: WaitingReceive) -> bool {
+    /// A receive waits for the next edge.
+    #[inline]
+    pub(crate) fn wait(&mut self, receive: WaitingReceive) -> WaitBegun {
         debug_assert!(self.waiting.is_none() && !self.is_last, "it is free");
         (self.waiting, self.is_new) = (Some(receive), false);
-        self.notes.waits.store(true, SeqCst);
+        let may_have_data = self.notes.wait();
         self.port.begin_operation();
         // After that: a thread that stops watching the port looks for operations afterwards.
-        self.port.is_watched()
+        WaitBegun { may_have_data, is_watched: self.port.is_watched() }
     }
 
     /// The port that has its task.
@@ -177,7 +147,7 @@ impl Receiver {
 
     /// Takes the receive that waits. The caller ends it.
     pub(crate) fn take(&mut self) -> Option<WaitingReceive> {
-        self.notes.waits.store(false, Relaxed);
+        self.notes.end_wait();
         self.waiting.take()
     }
 
@@ -205,7 +175,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
     use std::ptr;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
     use completion_port::Port;
 
@@ -277,13 +247,28 @@ mod tests {
         assert!(!receiver.is_over());
         receiver.take().unwrap();
         assert!(!receiver.is_over() && receiver.is_free(line));
-        assert!(!receiver.wait(receive(128)));
+        let begun = WaitBegun { may_have_data: false, is_watched: false };
+        assert_eq!(receiver.wait(receive(128)), begun);
         assert_eq!(counts.begun.load(SeqCst), 2);
         receiver.end_after_waiting();
         assert!(!receiver.is_over(), "a receive waits");
         assert_eq!(receiver.take().unwrap().address(), 128);
         assert!(receiver.is_over() && !receiver.is_free(line));
         assert!(receiver.take().is_none());
+    }
+
+    #[test]
+    fn what_may_be_there_is_noted_until_the_next_read() {
+        let mut receiver = Receiver::new(1, line(), Arc::<Counts>::default(), receive(64));
+        let notes = Arc::clone(receiver.notes());
+        assert!(!notes.may_have_data() && notes.edge(), "a receive waits");
+        receiver.take().unwrap();
+        assert!(notes.may_have_data() && !notes.edge());
+        assert!(receiver.wait(receive(64)).may_have_data, "an edge has come");
+        notes.begin_read();
+        assert!(!notes.may_have_data());
+        notes.note_data();
+        assert!(notes.may_have_data());
     }
 
     #[test]
@@ -294,14 +279,8 @@ mod tests {
         let port: Arc<dyn ReceiverPort> = Arc::<Counts>::clone(&counts);
         let mut receiver = Receiver::new(1, line, port, receive(64));
         receiver.take().unwrap();
-        assert!(receiver.wait(receive(64)), "its port is watched");
+        assert!(receiver.wait(receive(64)).is_watched);
         receiver.take().unwrap();
-        assert!(!receiver.notes().edge(), "no receive waits");
-        assert!(receiver.may_have_data());
-        receiver.begin_read();
-        assert!(!receiver.may_have_data());
-        receiver.note_data();
-        assert!(receiver.may_have_data());
         receiver.end_after_waiting();
         assert!(receiver.is_over());
     }

@@ -21,9 +21,10 @@ use libc::iovec;
 
 use crate::linux::driver;
 use crate::linux::errno::{Signals, errno};
+use crate::linux::notes::Notes;
 use crate::linux::numbers::{InFlight, Line, Number, State};
 use crate::linux::port::{Begun, BoxedOperation, CompletionPort, Outcome, PortOperation, Told};
-use crate::linux::receiver::{Notes, Receiver, WaitingReceive};
+use crate::linux::receiver::{Receiver, WaitBegun, WaitingReceive};
 use crate::linux::registrations::{end_receive, port_of};
 use crate::linux::sockets::{status_of_transfer, why_ended};
 use crate::linux::status;
@@ -150,7 +151,7 @@ pub(crate) fn key(state: &State, port: &CompletionPort, line: &Line) -> Option<u
 /// is free and a read is known to find no data.
 pub(crate) fn key_of_next(state: &State) -> Option<usize> {
     let (receiver, line) = (state.receiver.as_ref()?, state.line?);
-    let waits = is_ready(receiver, &line) && !receiver.may_have_data();
+    let waits = is_ready(receiver, &line) && !receiver.notes().may_have_data();
     state.associated.filter(|it| waits && it.port == line.port).map(|it| it.key)
 }
 
@@ -159,9 +160,7 @@ pub(crate) fn continue_with(mut state: MutexGuard<'_, State>, receive: WaitingRe
     let state_of = &mut *state;
     let (Some(receiver), Some(line)) = (&mut state_of.receiver, state_of.line) else { return };
     let address = receive.address();
-    let is_watched = receiver.wait(receive);
-    // An edge has come since.
-    let may_have_data = receiver.may_have_data();
+    let WaitBegun { may_have_data, is_watched } = receiver.wait(receive);
     let (name, thread, accept, is_called_off) = (None, this_thread(), 0, false);
     let in_flight = InFlight { port: line.port, name, thread, accept, is_called_off };
     state_of.operations.insert(address, in_flight);
@@ -183,7 +182,7 @@ pub(crate) fn try_now(
     line: &Line,
     attempt: impl FnOnce() -> Attempt,
 ) -> bool {
-    receiver.begin_read();
+    receiver.notes().begin_read();
     let attempt = attempt();
     let is_empty = match attempt {
         Attempt::Blocked => true,
@@ -191,7 +190,7 @@ pub(crate) fn try_now(
         _ => false,
     };
     if !is_empty {
-        receiver.note_data();
+        receiver.notes().note_data();
     }
     matches!(attempt, Attempt::Done | Attempt::Drained)
 }
@@ -279,7 +278,7 @@ impl Task {
             }
             return Attempted::Finished(Attempt::Idle);
         };
-        receiver.begin_read();
+        receiver.notes().begin_read();
         let mut outcome = Outcome { is_tcp: !self.number.has_layer(), ..Outcome::default() };
         // SAFETY: `fill` demands a buffer that can be written.
         // - the program lends it to the receive, which has not ended.

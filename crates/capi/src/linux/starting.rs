@@ -23,7 +23,7 @@ use crate::linux::operations::{
     look_at,
 };
 use crate::linux::port::{Begun, BoxedOperation, CompletionPort, Outcome, Told};
-use crate::linux::receiver::WaitingReceive;
+use crate::linux::receiver::{WaitBegun, WaitingReceive};
 use crate::linux::registrations::Ended;
 use crate::linux::waitable::Waitable;
 use crate::linux::waits::{this_thread, wake_waiting};
@@ -219,7 +219,7 @@ impl Call {
         let reports = state.registered.is_some();
         let is_done = match (&mut state.receiver, &receive, sent) {
             (_, _, Some((is_done, _))) => is_done,
-            (Some(receiver), Some(_), None) if receiver.may_have_data() => {
+            (Some(receiver), Some(_), None) if receiver.notes().may_have_data() => {
                 let attempt = || operation.attempt_locked(descriptor);
                 receiving::try_now(receiver, &port, &line, attempt)
             }
@@ -301,9 +301,8 @@ impl Call {
             let started = started.map(|()| Begun::Pending).map_err(code_of_refusal);
             return started.inspect_err(|_| self.refuse());
         };
-        let (address, is_watched) = (receive.address(), receiver.wait(receive));
-        // Memory was lacking, or an edge has come since.
-        let may_have_data = receiver.may_have_data();
+        let address = receive.address();
+        let WaitBegun { may_have_data, is_watched } = receiver.wait(receive);
         state.operations.insert(address, in_flight);
         drop(state);
         if may_have_data {
