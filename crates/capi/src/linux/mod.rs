@@ -100,6 +100,8 @@ mod process;
 pub mod protocols;
 mod receiver;
 mod receiving;
+#[cfg(test)]
+mod receiving_tests;
 mod registered;
 pub mod registrations;
 pub mod resolving;

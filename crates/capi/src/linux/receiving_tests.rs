@@ -1,0 +1,214 @@
+//! Tests that receives which begin at certain moments of a receiver are carried out, and reported,
+//! in the order in which they have begun.
+
+#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
+
+use std::ffi::c_void;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crate::abi::{Entry, Handle, Overlapped};
+use crate::errors::code;
+use crate::handles;
+use crate::linux::associations::associate;
+use crate::linux::buffers::Buffer;
+use crate::linux::port::CompletionPort;
+use crate::linux::transfers::cp_start_receive;
+use crate::linux::waiting::take;
+use crate::linux::{last, status};
+use crate::taking::Changed;
+
+const KEY: usize = 5;
+
+/// The bytes that each receive has room for.
+const ROOM: usize = 4;
+
+/// The memory of a receive.
+struct Receive {
+    overlapped: Overlapped,
+    bytes: [AtomicU8; ROOM],
+}
+
+// SAFETY: threads may share it, although it has a pointer.
+// - the event is null, and the rest is atomic.
+unsafe impl Send for Receive {}
+
+// SAFETY: as above.
+unsafe impl Sync for Receive {}
+
+impl Receive {
+    fn new() -> Arc<Self> {
+        let (status, bytes) = (AtomicUsize::new(status::PENDING as usize), AtomicUsize::new(0));
+        let [offset, offset_high] = [0, 0].map(AtomicU32::new);
+        let event = ptr::null_mut();
+        let overlapped = Overlapped { status, bytes, offset, offset_high, event };
+        Arc::new(Self { overlapped, bytes: [0; ROOM].map(AtomicU8::new) })
+    }
+
+    /// What its packet and other calls have as its OVERLAPPED.
+    fn address(&self) -> *mut c_void {
+        (&raw const self.overlapped).cast_mut().cast()
+    }
+
+    fn buffer(&self) -> *mut c_void {
+        (&raw const self.bytes).cast_mut().cast()
+    }
+
+    fn bytes(&self) -> [u8; ROOM] {
+        self.bytes.each_ref().map(|byte| byte.load(Relaxed))
+    }
+}
+
+/// A receive that is to begin.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// A receiver can carry it out.
+    Suitable,
+    /// It has two buffers.
+    Unsuitable,
+}
+
+/// A connection, and the port with which its near end is associated. Only the test's threads see to
+/// the port.
+struct Connection {
+    handle: Handle,
+    port: Arc<CompletionPort>,
+    near: TcpStream,
+    far: TcpStream,
+}
+
+impl Connection {
+    fn new() -> Self {
+        let handle = handles::open_port(1).unwrap();
+        let port = handles::port(handle).unwrap();
+        // So the driver is not asked to.
+        port.is_watched.store(true, SeqCst);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (near, _) = listener.accept().unwrap();
+        associate(handle_of(near.as_raw_fd()), &port, KEY).unwrap();
+        Self { handle, port, near, far }
+    }
+
+    /// Sends bytes, all different, and waits until they have come.
+    fn send(&mut self, count: usize) {
+        let bytes: Vec<_> = (b'a'..).take(count).collect();
+        self.far.write_all(&bytes).unwrap();
+        let mut seen = vec![0; count];
+        let flags = libc::MSG_PEEK | libc::MSG_WAITALL;
+        // SAFETY: recv(2) writes at most that many bytes at the pointer.
+        // - valid for writes: there is room for them.
+        let size =
+            unsafe { libc::recv(self.near.as_raw_fd(), seen.as_mut_ptr().cast(), count, flags) };
+        assert_eq!(usize::try_from(size), Ok(count));
+    }
+
+    /// Takes this many packets.
+    fn packets(&self, count: usize) -> Vec<Entry> {
+        let none = Entry { key: 0, overlapped: ptr::null_mut(), internal: 0, bytes: 0 };
+        let mut packets = Vec::new();
+        while packets.len() < count {
+            let mut entries = vec![none; count - packets.len()];
+            let (room, timeout) = (entries.len(), Some(Duration::from_secs(60)));
+            let place = entries.as_mut_ptr();
+            // SAFETY: `take` demands room for that many entries.
+            // - there is.
+            let taken = unsafe { take(&self.port, place, room, timeout, Changed::AsAsked) };
+            packets.extend_from_slice(&entries[..taken.unwrap() as usize]);
+        }
+        packets
+    }
+
+    /// The next packets report these receives in this order, which have received what was sent.
+    fn assert_received(&self, receives: &[Arc<Receive>]) {
+        let packets = self.packets(receives.len());
+        let places: Vec<_> = receives.iter().map(|it| it.address()).collect();
+        assert_eq!(packets.iter().map(|it| it.overlapped).collect::<Vec<_>>(), places);
+        assert!(packets.iter().all(|it| it.internal == 0 && it.bytes as usize == ROOM));
+        let bytes: Vec<_> = receives.iter().flat_map(|it| it.bytes()).collect();
+        assert_eq!(bytes, (b'a'..).take(bytes.len()).collect::<Vec<_>>());
+    }
+
+    fn close(self) {
+        handles::close(self.handle).unwrap();
+    }
+}
+
+fn handle_of(descriptor: RawFd) -> Handle {
+    ptr::without_provenance_mut(usize::try_from(descriptor).unwrap())
+}
+
+/// Begins a receive.
+fn begin(descriptor: RawFd, receive: &Receive, kind: Kind) {
+    let count = match kind {
+        Kind::Suitable => 1,
+        Kind::Unsuitable => 2,
+    };
+    let size = ROOM / count;
+    let part = |place| Buffer {
+        size: u32::try_from(size).unwrap(),
+        bytes: receive.buffer().wrapping_byte_add(place * size),
+    };
+    let (parts, mut flags) = ([part(0), part(1)], 0);
+    let (received, address, address_size) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    // SAFETY: `cp_start_receive` demands that many buffers and a number, and memory that stays valid.
+    // - these are locals;
+    // - valid: the test keeps the receive until it has ended.
+    let begun = unsafe {
+        cp_start_receive(
+            descriptor,
+            parts.as_ptr(),
+            u32::try_from(count).unwrap(),
+            received,
+            &raw mut flags,
+            address,
+            address_size,
+            receive.address(),
+        )
+    };
+    assert!(begun == 0 || last::last() == code::IO_PENDING);
+}
+
+/// What another thread does when the next receive has ended, before its packet is queued.
+static WHEN_ENDED: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+
+fn when_ended(_key: usize, is_about_to_be_queued: bool) {
+    assert!(is_about_to_be_queued);
+    let next = WHEN_ENDED.lock().unwrap().take();
+    if let Some(next) = next {
+        thread::spawn(next).join().unwrap();
+    }
+}
+
+/// A receive ends with a full buffer while there is more data, and another thread begins one or two
+/// before that is reported by a packet. The program sees by then that it has ended.
+#[test]
+fn receives_that_begin_behind_a_full_one_are_reported_after_that() {
+    use Kind::{Suitable, Unsuitable};
+    let before: [&[Kind]; 4] =
+        [&[Suitable], &[Suitable, Suitable], &[Suitable, Unsuitable], &[Suitable; 3]];
+    let behind: [&[Kind]; 4] =
+        [&[Suitable], &[Unsuitable], &[Suitable, Unsuitable], &[Unsuitable, Suitable]];
+    for (before, behind) in before.into_iter().flat_map(|it| behind.map(|behind| (it, behind))) {
+        let mut connection = Connection::new();
+        let descriptor = connection.near.as_raw_fd();
+        connection.port.counts.set(when_ended).unwrap();
+        let all: Vec<_> = (0..before.len() + behind.len()).map(|_| Receive::new()).collect();
+        let (first, others) = all.split_at(before.len());
+        first.iter().zip(before).for_each(|(receive, kind)| begin(descriptor, receive, *kind));
+        connection.send(all.len() * ROOM);
+        let others = others.to_vec();
+        *WHEN_ENDED.lock().unwrap() = Some(Box::new(move || {
+            others.iter().zip(behind).for_each(|(receive, kind)| begin(descriptor, receive, *kind));
+        }));
+        connection.assert_received(&all);
+        assert!(WHEN_ENDED.lock().unwrap().is_none());
+        connection.close();
+    }
+}
