@@ -196,7 +196,7 @@ pub(crate) fn try_now(
 }
 
 /// A receiver's task.
-struct Task {
+pub(crate) struct Task {
     receiver: u64,
     port: Arc<CompletionPort>,
     line: Id,
@@ -355,28 +355,42 @@ pub(crate) fn start(
     receive: WaitingReceive,
     in_flight: InFlight,
 ) -> Result<(), Error> {
-    static RECEIVERS: AtomicU64 = AtomicU64::new(1);
-    let receiver = RECEIVERS.fetch_add(1, Relaxed);
-    state.operations.insert(receive.address(), in_flight);
-    let own: Arc<CompletionPort> = Arc::clone(port);
-    let new = Receiver::new(receiver, line.id, own, receive);
-    let notes = Arc::clone(new.notes());
-    state.receiver = Some(new);
-    let (number, descriptor) = target;
-    let epoch = number.epoch();
+    let task = make(port, line, target, &mut state, receive, in_flight);
     // The attempt, perhaps in this thread and before the task has a name, locks the number.
     drop(state);
-    let (port_of_task, line_id, has_ended) = (Arc::clone(port), line.id.id(), false);
-    let task = Task {
-        receiver,
-        port: port_of_task,
-        line: line_id,
+    start_task(port, line, task)
+}
+
+/// Makes the receiver. Returns its task, which the caller starts when the number is not locked.
+pub(crate) fn make(
+    port: &Arc<CompletionPort>,
+    line: &Line,
+    target: (&'static Number, RawFd),
+    state: &mut State,
+    receive: WaitingReceive,
+    in_flight: InFlight,
+) -> Task {
+    static RECEIVERS: AtomicU64 = AtomicU64::new(1);
+    let name = RECEIVERS.fetch_add(1, Relaxed);
+    state.operations.insert(receive.address(), in_flight);
+    let own: Arc<CompletionPort> = Arc::clone(port);
+    let receiver = state.receiver.insert(Receiver::new(name, line.id, own, receive));
+    let (number, descriptor) = target;
+    Task {
+        receiver: name,
+        port: Arc::clone(port),
+        line: line.id.id(),
         number,
         descriptor,
-        epoch,
-        notes,
-        has_ended,
-    };
+        epoch: number.epoch(),
+        notes: Arc::clone(receiver.notes()),
+        has_ended: false,
+    }
+}
+
+/// Starts the task of a receiver. Fails if the receive is not started.
+pub(crate) fn start_task(port: &Arc<CompletionPort>, line: &Line, task: Task) -> Result<(), Error> {
+    let (receiver, number) = (task.receiver, task.number);
     match port.raw().start_task(line.id, Side::In, BoxedOperation(Box::new(task))) {
         Ok(Started::InFlight(name)) => {
             let mut state = number.lock();

@@ -7,21 +7,25 @@ use std::ffi::c_void;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+
+use libc::iovec;
 
 use crate::abi::{Entry, Handle, Overlapped};
 use crate::errors::code;
 use crate::handles;
 use crate::linux::associations::associate;
 use crate::linux::buffers::Buffer;
+use crate::linux::numbers::{self, InFlight};
 use crate::linux::port::CompletionPort;
+use crate::linux::receiver::WaitingReceive;
 use crate::linux::transfers::cp_start_receive;
 use crate::linux::waiting::take;
-use crate::linux::{last, status};
+use crate::linux::{cancelling, last, operations, receiving, status};
 use crate::taking::Changed;
 
 const KEY: usize = 5;
@@ -211,4 +215,32 @@ fn receives_that_begin_behind_a_full_one_are_reported_after_that() {
         assert!(WHEN_ENDED.lock().unwrap().is_none());
         connection.close();
     }
+}
+
+/// A thread has made a receiver and is about to start its task. Others cancel the receive, and begin
+/// one that a receiver can carry out, and one that it cannot.
+#[test]
+fn receives_that_begin_before_the_task_of_a_receiver_keep_their_order() {
+    let mut connection = Connection::new();
+    let descriptor = connection.near.as_raw_fd();
+    let [cancelled, first, second] = [(); 3].map(|()| Receive::new());
+    let number = numbers::entry(descriptor).unwrap();
+    let mut state = number.lock();
+    let (port, line) = operations::line(&mut state, number, descriptor).unwrap();
+    let overlapped = NonNull::from(&cancelled.overlapped);
+    let buffer = iovec { iov_base: cancelled.buffer(), iov_len: ROOM };
+    let receive = WaitingReceive { overlapped, buffer, key: KEY };
+    let (name, thread, accept, is_called_off) = (None, 0, 0, false);
+    let in_flight = InFlight { port: line.port, name, thread, accept, is_called_off };
+    let target = (number, descriptor);
+    let task = receiving::make(&port, &line, target, &mut state, receive, in_flight);
+    drop(state);
+    assert_eq!(cancelling::cp_cancel(handle_of(descriptor), cancelled.address()), 1);
+    begin(descriptor, &first, Kind::Suitable);
+    begin(descriptor, &second, Kind::Unsuitable);
+    receiving::start_task(&port, &line, task).unwrap();
+    assert_eq!(connection.packets(1)[0].overlapped, cancelled.address());
+    connection.send(2 * ROOM);
+    connection.assert_received(&[first, second]);
+    connection.close();
 }
