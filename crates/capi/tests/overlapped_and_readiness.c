@@ -3,6 +3,12 @@
 #include <winsock2.h>
 #include <mswsock.h>
 
+#ifndef _WIN32
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "check.h"
 #include "overlapped.h"
 
@@ -258,6 +264,46 @@ static void a_registration_goes_on_with_a_socket_that_is_used_again(void)
 }
 #endif
 
+#ifndef _WIN32
+/* An accept that has waited does not replace what its socket's number names by now. Also if its listener is registered. */
+static void an_accept_leaves_what_has_its_number_alone(void)
+{
+    int is_registered;
+    for (is_registered = 0; is_registered < 2; is_registered++) {
+        struct sockaddr_in address;
+        SOCKET listener = tcp_listener(&address), s = tcp_socket(), client;
+        OVERLAPPED overlapped = fresh(NULL);
+        char place[2 * (sizeof(struct sockaddr_in) + 16)];
+        DWORD block = sizeof place / 2, bytes = UNTOUCHED;
+        LPOVERLAPPED which = NULL;
+        ULONG_PTR key = WATCHED;
+        struct stat before, after;
+        int ends[2];
+        associate(listener, port, KEY);
+        if (is_registered)
+            CHECK_IS(enable(port, listener, WATCHED, FILTER_IN, LEVEL_ON), ERROR_SUCCESS);
+        CHECK_BEGINS(AcceptEx(listener, s, place, 0, block, block, NULL, &overlapped));
+        /* The library does not see that. */
+        CHECK_IS(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+        CHECK_IS(syscall(SYS_dup3, ends[0], (int)s, 0), s);
+        CHECK_IS(fstat((int)s, &before), 0);
+        client = tcp_connected_to(&address);
+        while (key == WATCHED)
+            CHECK(!GetQueuedCompletionStatus(port, &bytes, &key, &which, SOON) || key == WATCHED);
+        CHECK(which == &overlapped && GetLastError() == ERROR_OPERATION_ABORTED);
+        CHECK_IS(fstat((int)s, &after), 0);
+        CHECK(before.st_ino == after.st_ino);
+        syscall(SYS_close, ends[0]);
+        syscall(SYS_close, ends[1]);
+        CHECK_IS(closesocket(s), 0);
+        CHECK_IS(closesocket(client), 0);
+        if (is_registered)
+            END_REGISTRATION(port, listener, WATCHED);
+        CHECK_IS(closesocket(listener), 0);
+    }
+}
+#endif
+
 int main(void)
 {
     start();
@@ -270,6 +316,7 @@ int main(void)
 #ifndef _WIN32
     a_registration_goes_on_with_the_connection();
     a_registration_goes_on_with_a_socket_that_is_used_again();
+    an_accept_leaves_what_has_its_number_alone();
 #endif
     CHECK(CloseHandle(port));
     return finish();

@@ -227,6 +227,128 @@ static void nothing_that_begins_while_its_socket_is_closed_is_lost(void)
     }
 }
 
+enum { BLOCK = sizeof(struct sockaddr_in6) + 16, ACCEPTERS = 3, ACCEPTS = 12, CLIENTS = 40 };
+
+/* One accept. Its thread closes the socket that it gives, unless the one that takes the packet does. */
+typedef struct Accept {
+    OVERLAPPED overlapped;
+    SOCKET given;
+    int is_closed_by_beginner;
+    char place[1 + 2 * BLOCK];
+} Accept;
+
+/* A listener on which several threads begin accepts, until it is closed. */
+typedef struct Listening {
+    HANDLE port;
+    SOCKET listener;
+    unsigned round;
+    volatile LONG beginners, begun, ended, accepted;
+} Listening;
+
+/* Returns whether an accept has begun. The thread may then close its socket, or cancel it. */
+static int begins_accept(Listening *listening, unsigned *seed)
+{
+    Accept *accept = (Accept *)malloc(sizeof *accept);
+    SOCKET given = tcp_socket();
+    unsigned way = next_random(seed) % 8;
+    DWORD data = next_random(seed) % 4 == 0;
+    CHECK(accept != NULL);
+    accept->overlapped = fresh(NULL);
+    accept->given = given;
+    accept->is_closed_by_beginner = way == 0;
+    InterlockedIncrement(&listening->begun);
+    if (!AcceptEx(listening->listener, given, accept->place, data, BLOCK, BLOCK, NULL, &accept->overlapped) &&
+        WSAGetLastError() != WSA_IO_PENDING) {
+        InterlockedDecrement(&listening->begun);
+        CHECK_IS(closesocket(given), 0);
+        free(accept);
+        return 0;
+    }
+    if (way == 0)
+        CHECK_IS(closesocket(given), 0);
+    else if (way == 1)
+        CancelIoEx((HANDLE)listening->listener, &accept->overlapped);
+    return 1;
+}
+
+static DWORD WINAPI begin_accepts(LPVOID argument)
+{
+    Listening *listening = (Listening *)argument;
+    unsigned seed = 100 * listening->round + (unsigned)InterlockedIncrement(&listening->beginners);
+    while (begins_accept(listening, &seed)) {
+        while (listening->begun - listening->ended >= ACCEPTS)
+            SwitchToThread();
+    }
+    return 0;
+}
+
+/* The only one that counts ends: until a packet is missing, or the key that says that no more begin has come. */
+static DWORD WINAPI take_accepts(LPVOID argument)
+{
+    Listening *listening = (Listening *)argument;
+    int is_last = 0;
+    while (!is_last || listening->ended < listening->begun) {
+        DWORD bytes;
+        ULONG_PTR key = 0;
+        LPOVERLAPPED which = NULL;
+        int done = GetQueuedCompletionStatus(listening->port, &bytes, &key, &which, is_last ? SOON : INFINITE);
+        Accept *accept = CONTAINING_RECORD(which, Accept, overlapped);
+        if (which == NULL) {
+            if (!done)
+                break;
+            is_last = 1;
+            continue;
+        }
+        CHECK(done ? bytes <= 1 : bytes == 0);
+        listening->accepted += done;
+        if (!accept->is_closed_by_beginner)
+            CHECK_IS(closesocket(accept->given), 0);
+        free(accept);
+        InterlockedIncrement(&listening->ended);
+    }
+    return 0;
+}
+
+/* Each accept ends once, while threads begin, cancel and close others, and when its listener is closed. */
+static void accepts_of_several_threads_end_once(void)
+{
+    int round, rounds = is_slow() ? 5 : tries(40, 200);
+    LONG accepted = 0;
+    for (round = 0; round < rounds; round++) {
+        struct sockaddr_in address;
+        Listening listening;
+        HANDLE threads[ACCEPTERS], taker;
+        int place, client;
+        memset(&listening, 0, sizeof listening);
+        listening.round = (unsigned)round;
+        listening.port = new_port(0);
+        listening.listener = tcp_listener(&address);
+        associate(listening.listener, listening.port, 1);
+        taker = CreateThread(NULL, 0, take_accepts, &listening, 0, NULL);
+        for (place = 0; place < ACCEPTERS; place++)
+            threads[place] = CreateThread(NULL, 0, begin_accepts, &listening, 0, NULL);
+        for (client = 0; client < CLIENTS; client++) {
+            SOCKET s = tcp_socket();
+            CHECK_IS(connect(s, (struct sockaddr *)&address, sizeof address), 0);
+            /* The connection may be gone already. */
+            if (client % 3 != 0)
+                (void)send(s, "x", 1, 0);
+            CHECK_IS(closesocket(s), 0);
+        }
+        CHECK_IS(closesocket(listening.listener), 0);
+        CHECK_IS(WaitForMultipleObjects(ACCEPTERS, threads, TRUE, INFINITE), WAIT_OBJECT_0);
+        CHECK(PostQueuedCompletionStatus(listening.port, 0, 2, NULL));
+        CHECK_IS(WaitForSingleObject(taker, INFINITE), WAIT_OBJECT_0);
+        CHECK_IS(listening.ended, listening.begun);
+        accepted += listening.accepted;
+        for (place = 0; place < ACCEPTERS; place++)
+            CHECK(CloseHandle(threads[place]));
+        CHECK(CloseHandle(taker));
+        CHECK(CloseHandle(listening.port));
+    }
+    CHECK(accepted > 0);
+}
+
 int main(void)
 {
     HANDLE takers[TAKERS], starters[STARTERS + CONNECTORS];
@@ -255,6 +377,7 @@ int main(void)
     CHECK(begun > 0);
     memory_is_freed_as_soon_as_the_end_is_seen();
     nothing_that_begins_while_its_socket_is_closed_is_lost();
+    accepts_of_several_threads_end_once();
     for (place = 0; place < TAKERS; place++)
         CloseHandle(takers[place]);
     for (place = 0; place < STARTERS + CONNECTORS; place++)

@@ -214,8 +214,9 @@ struct Accepting {
     accept: RawFd,
     /// `None` after the end, or once the receive of first data has it.
     claim: Option<Claim>,
-    /// The [identity](descriptors::identity) of the socket given for the connection.
-    identity: u64,
+    /// The [identity](descriptors::identity) of the socket given for the connection, once the accept
+    /// is a task: it may end after its call.
+    identity: Option<u64>,
     room: Room,
     /// The connection, and the size of its peer's address, which is in the room.
     connection: Option<(OwnedFd, socklen_t)>,
@@ -267,6 +268,24 @@ impl Room {
 const PASSED_OVER: usize = 64;
 
 impl Work for Accepting {
+    /// The receive of first data, which follows it, needs it there.
+    fn is_listed(&self) -> bool {
+        self.room.data > 0
+    }
+
+    /// All threads of a server start accepts on one listener, and each takes several system calls.
+    fn starts_unlocked(&self) -> bool {
+        !self.is_listed()
+    }
+
+    fn needs_nonblocking(&self) -> bool {
+        true
+    }
+
+    fn becomes_task(&mut self) {
+        self.identity = Some(descriptors::identity(self.accept));
+    }
+
     fn attempt(&mut self, listener: RawFd, outcome: &mut Outcome) -> Attempt {
         let (mut signals, mut passed_over) = (Signals::default(), 0);
         loop {
@@ -329,7 +348,8 @@ impl Work for Accepting {
         // A thread that closes the socket first removes the accept from the entry, under the lock.
         // After that the number may belong to another socket.
         let is_known = state.accept == Some(known);
-        if !is_known || descriptors::identity(self.accept) != self.identity {
+        let is_another = |identity| descriptors::identity(self.accept) != identity;
+        if !is_known || self.identity.is_some_and(is_another) {
             drop(state);
             // The connection is closed, too.
             outcome.errno = libc::ECANCELED;
@@ -472,14 +492,10 @@ pub unsafe extern "C" fn cp_accept_ex(
         let accepting = Accepting {
             accept,
             claim: Some(Claim::new(number, accept, known)?),
-            identity: descriptors::identity(accept),
+            identity: None,
             room: Room { place: place.cast(), data, local, remote },
             connection: None,
         };
-        // From here on accepts on the listener never block.
-        if !of_listener.need_nonblocking(listener, registrations::is_believed(of_listener)) {
-            return Err(code::WSAENOTSOCK);
-        }
         let how = Start {
             descriptor: listener,
             overlapped: overlapped.cast::<Overlapped>(),
@@ -492,7 +508,8 @@ pub unsafe extern "C" fn cp_accept_ex(
         // - the caller guarantees it, also for `received`.
         let begun = unsafe { start(how, accepting) };
         if matches!(begun, Ok(Begun::Pending)) && number.lock().accept != Some(known) {
-            // It has ended; or a thread has closed the socket just before the accept was in flight.
+            // It has ended meanwhile; or a thread has closed the socket just before the accept was
+            // in flight.
             registrations::cancel_accept(known);
         }
         begun

@@ -242,7 +242,7 @@ fn in_win32(winsock: u32) -> u32 {
 fn answered(begun: Result<Begun, u32>) -> c_int {
     set_last(match begun {
         Ok(Begun::Done) => return 1,
-        Ok(Begun::Pending) => code::IO_PENDING,
+        Ok(Begun::Pending | Begun::Reported) => code::IO_PENDING,
         Ok(Begun::Failed(ended)) => status::code_in_win32(ended),
         Ok(Begun::Refused(code)) => in_win32(code),
         Err(code) => code,

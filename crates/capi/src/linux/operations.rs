@@ -70,6 +70,21 @@ pub(crate) trait Work: Send + 'static {
         true
     }
 
+    /// Whether the call that starts it tries it without the number's lock, because other threads
+    /// start operations on the same number. It is not listed then. Not if the number is also
+    /// registered.
+    fn starts_unlocked(&self) -> bool {
+        false
+    }
+
+    /// Whether its attempts need a socket that is non-blocking, permanently.
+    fn needs_nonblocking(&self) -> bool {
+        false
+    }
+
+    /// It becomes a task of the port, and may end after the call that starts it.
+    fn becomes_task(&mut self) {}
+
     /// Tries it on the number's current socket, without blocking and without any lock. `outcome` is
     /// the result of former attempts.
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt;
@@ -221,15 +236,15 @@ pub(crate) struct Recipients {
 
 // SAFETY: recipients may be used by a thread other than their creator, although they have a pointer.
 // - the OVERLAPPED is only written, with atomic stores, and the program keeps it valid until it has
-//   seen the end, as `start` demands.
+//   seen the end, as `starting::start` demands.
 unsafe impl Send for Recipients {}
 
 impl Recipients {
     fn overlapped(&self) -> &Overlapped {
         // SAFETY: a shared reference demands a value that lives on and changes only as its type
         // allows.
-        // - lives on: the program keeps it valid until it has seen the end, as `start` demands, and
-        //   the recipients are not used after that;
+        // - lives on: the program keeps it valid until it has seen the end, as `starting::start`
+        //   demands, and the recipients are not used after that;
         // - not changed: the words that are written are atomic.
         unsafe { self.overlapped.as_ref() }
     }
@@ -359,7 +374,7 @@ impl<W: Work> Operation<W> {
         }
         if is_success || ended == status::CUT || self.work.fails_by_packet(outcome) {
             // As if it had waited: the notification modes do not apply.
-            return (Begun::Pending, Some(recipients.tell(ended, outcome, true, None)));
+            return (Begun::Reported, Some(recipients.tell(ended, outcome, true, None)));
         }
         // Only the call reports it.
         recipients.strike(None);
@@ -372,6 +387,15 @@ impl<W: Work> Operation<W> {
     pub(crate) fn attempt_locked(&mut self, descriptor: RawFd) -> Attempt {
         self.outcome.is_tcp = self.is_tcp && !self.target.number.has_layer();
         self.work.attempt(descriptor, &mut self.outcome)
+    }
+
+    /// The same without that lock. `None` if the number's meaning has changed.
+    pub(crate) fn attempt_unlocked(&mut self, descriptor: RawFd) -> Option<Attempt> {
+        let Self { work, outcome, target, is_tcp, .. } = self;
+        let Target { number, epoch, .. } = *target;
+        // Another layer may have been put on the stream meanwhile.
+        outcome.is_tcp = *is_tcp && !number.has_layer();
+        number.in_epoch(epoch, || work.attempt(descriptor, outcome))
     }
 
     /// The operation has ended in flight, with the status `ended` or by itself. Returns the values
@@ -400,14 +424,9 @@ impl<W: Work> Operation<W> {
 
 impl<W: Work> PortOperation for Operation<W> {
     fn attempt(&mut self, descriptor: RawFd) -> Attempt {
-        let Self { work, outcome, target, is_tcp, .. } = self;
-        let Target { number, epoch, .. } = *target;
-        // Another layer may have been put on the stream meanwhile.
-        outcome.is_tcp = *is_tcp && !number.has_layer();
-        let tried = number.in_epoch(epoch, || work.attempt(descriptor, outcome));
-        tried.unwrap_or_else(|| {
+        self.attempt_unlocked(descriptor).unwrap_or_else(|| {
             // The socket is gone, and another one has its number.
-            outcome.errno = libc::ECANCELED;
+            self.outcome.errno = libc::ECANCELED;
             Attempt::Done
         })
     }
@@ -534,7 +553,7 @@ pub(crate) fn answered(begun: Result<Begun, u32>) -> c_int {
             set_last(code::SUCCESS);
             return 0;
         }
-        Ok(Begun::Pending) => code::IO_PENDING,
+        Ok(Begun::Pending | Begun::Reported) => code::IO_PENDING,
         Ok(Begun::Failed(ended)) => status::code_in_winsock(ended),
         Ok(Begun::Refused(code)) => code,
         Err(code) => code,

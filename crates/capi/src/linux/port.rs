@@ -91,6 +91,8 @@ pub(crate) enum Begun {
     Done,
     /// It is in progress.
     Pending,
+    /// The call returns the same, but the operation has ended, and its packet, if any, is queued.
+    Reported,
     /// It has failed immediately, with this status: only the call reports it.
     Failed(u32),
     /// The same with this Winsock code, which has no status.

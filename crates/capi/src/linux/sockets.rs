@@ -180,7 +180,11 @@ pub(crate) fn remember_reset(descriptor: c_int) {
 
 /// The same for a caller that has locked the number.
 fn remember_reset_in(state: &mut State, descriptor: c_int) {
-    let socket = descriptors::identity(descriptor);
+    remember_reset_of(descriptors::identity(descriptor), state, descriptor);
+}
+
+/// The same for the socket with this [identity](descriptors::identity), whose number is locked.
+fn remember_reset_of(socket: u64, state: &mut State, descriptor: c_int) {
     if state.tcp == Some(socket) || kind(descriptor) == Some(libc::SOCK_STREAM) {
         state.remember_of(socket, |past| past.was_reset = true);
     }
@@ -243,7 +247,10 @@ pub(crate) fn status_of_transfer(state: &mut State, descriptor: c_int, errno: c_
         libc::EDESTADDRREQ => status::of_errno(libc::ENOTCONN),
         errno => {
             if errno == libc::ECONNRESET {
-                remember_reset_in(state, descriptor);
+                // `tcp` spares a system call. If the number names another socket by now, the note
+                // does not apply to that.
+                let socket = state.tcp.unwrap_or_else(|| descriptors::identity(descriptor));
+                remember_reset_of(socket, state, descriptor);
             }
             status::of_errno(errno)
         }

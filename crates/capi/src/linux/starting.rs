@@ -1,8 +1,8 @@
 //! How an operation starts: the checks of its call, and the ways in which it may end within that.
 //!
 //! Most operations end immediately and need no memory. A send is then tried without a lock of the
-//! port, and a receive that waits is left to the socket's [receiver](super::receiving). Only the
-//! rest become tasks of the port.
+//! port, an accept without one of its listener's number, and a receive that waits is left to the
+//! socket's [receiver](super::receiving). Only the rest become tasks of the port.
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, MutexGuard};
 
-use completion_port::raw::Side;
+use completion_port::raw::{Attempt, Side};
 use completion_port::{Error, ErrorKind, SharedId, Started};
 
 use crate::abi::Overlapped;
@@ -38,7 +38,7 @@ pub(crate) struct Start {
     /// The OVERLAPPED receives flags.
     pub(crate) tells_flags: bool,
     pub(crate) told: Told,
-    /// The name of an accept in an [`Acceptance`]; 0 for other operations.
+    /// The name of an accept, as in [`numbers::Acceptance`]; 0 for other operations.
     pub(crate) accept: u64,
 }
 
@@ -193,7 +193,8 @@ impl Call {
     ) -> Result<Begun, u32> {
         let Self { number, start: Start { descriptor, side, .. }, .. } = self;
         let address = self.overlapped.as_ptr().addr();
-        let (port, line) = line(&mut state, number, descriptor).inspect_err(|_| self.refuse())?;
+        let (port, line) =
+            find_line(&mut state, number, descriptor, &work).inspect_err(|_| self.refuse())?;
         let is_listed = work.is_listed();
         if is_listed {
             state.operations.insert(address, self.in_flight(&line));
@@ -202,7 +203,6 @@ impl Call {
             state.begin_connect(address);
         }
         work.prepare(|| Wake { port: Arc::clone(&port), line: line.id, side });
-        port.expect_operations();
         let receive = self.receive(&work, &state, |state| receiving::key(state, &port, &line));
         if side == Side::In && receive.is_none() {
             registrations::end_receiver(&mut state, &port, line.id);
@@ -215,6 +215,9 @@ impl Call {
             target: Target { descriptor, number, epoch: number.epoch() },
             is_tcp: line.is_tcp,
         };
+        if operation.work.starts_unlocked() && state.registered.is_none() {
+            return self.begin_unlocked(operation, state, &port, &line);
+        }
         // Most end immediately, and need no task in the port.
         let reports = state.registered.is_some();
         let is_done = match (&mut state.receiver, &receive, sent) {
@@ -236,10 +239,53 @@ impl Call {
         self.start_task(operation, state, port, &line)
     }
 
+    /// Tries the operation without the number's lock, and starts it if it has to wait.
+    fn begin_unlocked<W: Work>(
+        self,
+        mut operation: Operation<W>,
+        mut state: MutexGuard<'_, State>,
+        port: &Arc<CompletionPort>,
+        line: &Line,
+    ) -> Result<Begun, u32> {
+        let Self { number, start: Start { descriptor, side, .. }, .. } = self;
+        let (packet, reports_success) = self.packet(&mut state, line);
+        drop(state);
+        // If the number's meaning has changed, the line has ended.
+        let attempt =
+            |descriptor| operation.attempt_unlocked(descriptor).unwrap_or(Attempt::Blocked);
+        if port.raw().try_now(line.id, side, attempt) {
+            return Ok(self.conclude(operation, Arc::clone(port), packet, reports_success));
+        }
+        // Another operation has begun meanwhile.
+        port.raw().run_deferred();
+        let mut state = number.lock();
+        if state.operations.contains(self.overlapped.as_ptr().addr()) {
+            return Err(code::WSAEINVAL);
+        }
+        if state.is_closing(descriptor) {
+            self.refuse();
+            return Err(code::WSAENOTSOCK);
+        }
+        let (port, line) = find_line(&mut state, number, descriptor, &operation.work)
+            .inspect_err(|_| self.refuse())?;
+        operation.target.epoch = number.epoch();
+        operation.is_tcp = line.is_tcp;
+        self.start_task(operation, state, port, &line)
+    }
+
     /// The operation, as the entry of its number stores it before it has a name.
     fn in_flight(&self, line: &Line) -> InFlight {
         let (name, accept, is_called_off) = (None, self.start.accept, false);
         InFlight { port: line.port, name, thread: this_thread(), accept, is_called_off }
+    }
+
+    /// The destination of the packet, and whether a success that the call returns has one, too.
+    fn packet(&self, state: &mut State, line: &Line) -> (Packet, bool) {
+        let packet = match self.has_packet {
+            true => packet(state, self.start.descriptor, line),
+            false => Packet::None,
+        };
+        (packet, state.modes & SKIP_PACKET_ON_SUCCESS == 0)
     }
 
     fn recipients<W: Work>(
@@ -261,22 +307,32 @@ impl Call {
     /// Ends an operation that is done.
     fn end<W: Work>(
         self,
-        mut operation: Operation<W>,
+        operation: Operation<W>,
         mut state: MutexGuard<'_, State>,
         port: Arc<CompletionPort>,
         line: &Line,
     ) -> Begun {
-        let reports_success = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
         // The usual success needs no packet.
-        let is_unreported = !reports_success
+        let is_unreported = state.modes & SKIP_PACKET_ON_SUCCESS != 0
             && operation.outcome.errno == 0
             && !operation.work.succeeds_by_packet();
-        let Start { descriptor, told, .. } = self.start;
-        let packet = match self.has_packet && !is_unreported {
-            true => packet(&mut state, descriptor, line),
-            false => Packet::None,
+        let (packet, reports_success) = match is_unreported {
+            true => (Packet::None, false),
+            false => self.packet(&mut state, line),
         };
         drop(state);
+        self.conclude(operation, port, packet, reports_success)
+    }
+
+    /// The same without the number's lock. A success has the packet if the call `reports_success`.
+    fn conclude<W: Work>(
+        self,
+        mut operation: Operation<W>,
+        port: Arc<CompletionPort>,
+        packet: Packet,
+        reports_success: bool,
+    ) -> Begun {
+        let told = self.start.told;
         let recipients = self.recipients(&operation, port, packet);
         let (begun, port) = operation.conclude(recipients, reports_success, told);
         if let Some(port) = port {
@@ -324,11 +380,8 @@ impl Call {
     ) -> Result<Begun, u32> {
         let Self { number, start: Start { descriptor, side, told, .. }, .. } = self;
         let address = self.overlapped.as_ptr().addr();
-        let reports_success = state.modes & SKIP_PACKET_ON_SUCCESS == 0;
-        let packet = match self.has_packet {
-            true => packet(&mut state, descriptor, line),
-            false => Packet::None,
-        };
+        operation.work.becomes_task();
+        let (packet, reports_success) = self.packet(&mut state, line);
         let in_flight = self.in_flight(line);
         operation.recipients = Some(self.recipients(&operation, Arc::clone(&port), packet));
         let is_listed = operation.work.is_listed();
@@ -370,6 +423,22 @@ impl Call {
     }
 }
 
+/// The [line] of a number on which this work is about to start.
+fn find_line(
+    state: &mut State,
+    number: &'static Number,
+    descriptor: RawFd,
+    work: &impl Work,
+) -> Result<(Arc<CompletionPort>, Line), u32> {
+    let found = line(state, number, descriptor)?;
+    found.0.expect_operations();
+    let is_believed = registrations::is_believed(number);
+    if work.needs_nonblocking() && !number.need_nonblocking(descriptor, is_believed) {
+        return Err(code::WSAENOTSOCK);
+    }
+    Ok(found)
+}
+
 /// The code of a call whose operation the port has refused.
 fn code_of_refusal(error: Error) -> u32 {
     match error.kind() {
@@ -409,4 +478,196 @@ fn packet(state: &mut State, descriptor: RawFd, line: &Line) -> Packet {
         None => {}
     }
     Packet::Later(state.later(descriptor))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
+
+    use std::cell::Cell;
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::fd::AsRawFd;
+    use std::ptr;
+    use std::sync::atomic::{AtomicU32, AtomicUsize};
+    use std::thread::{self, JoinHandle};
+
+    use completion_port::raw::Attempt;
+
+    use super::*;
+    use crate::linux::descriptors::{blocks, identity};
+
+    /// What the first attempt at a [`Waiting`] does, before it returns that it would block.
+    type First = Box<dyn FnOnce(&'static Number, RawFd) + Send>;
+
+    /// Has to wait at the first attempt, and is done at the next one.
+    struct Waiting {
+        number: &'static Number,
+        first: Option<First>,
+        /// The number's meaning changes between the check of the call and the first attempt.
+        changes: Cell<bool>,
+        begins_unasked: bool,
+        /// The socket has to be non-blocking at each attempt.
+        needs_nonblocking: bool,
+    }
+
+    impl Work for Waiting {
+        fn is_listed(&self) -> bool {
+            false
+        }
+
+        fn starts_unlocked(&self) -> bool {
+            if self.changes.take() {
+                self.number.begin_epoch();
+            }
+            true
+        }
+
+        fn begins_unasked(&self) -> bool {
+            self.begins_unasked
+        }
+
+        fn needs_nonblocking(&self) -> bool {
+            self.needs_nonblocking
+        }
+
+        fn attempt(&mut self, descriptor: RawFd, _: &mut Outcome) -> Attempt {
+            assert!(!self.needs_nonblocking || blocks(descriptor) == Some(false));
+            let Some(first) = self.first.take() else { return Attempt::Done };
+            first(self.number, descriptor);
+            Attempt::Blocked
+        }
+    }
+
+    /// Calls a function that changes the meaning of the number, in a thread. Returns once that has
+    /// the number's lock. It keeps it until the attempt that calls this has ended.
+    fn beside(number: &'static Number, change: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+        let epoch = number.epoch();
+        let changing = thread::spawn(change);
+        while number.epoch() == epoch {
+            thread::yield_now();
+        }
+        changing
+    }
+
+    /// A thread begins to close the number. It has not ended what is in flight yet.
+    fn begin_close(number: &'static Number, descriptor: RawFd) {
+        assert!(number.begin_close(descriptor, identity(descriptor), |_| {}));
+    }
+
+    /// The memory of an operation. It is never freed.
+    #[derive(Clone, Copy)]
+    struct Memory(&'static Overlapped);
+
+    // SAFETY: threads may use it, although it has a pointer.
+    // - the event is null, and the rest is atomic.
+    unsafe impl Send for Memory {}
+
+    impl Memory {
+        fn new() -> Self {
+            let (status, bytes) = (AtomicUsize::new(7), AtomicUsize::new(7));
+            let [offset, offset_high] = [0, 0].map(AtomicU32::new);
+            let event = ptr::null_mut();
+            let overlapped = Overlapped { status, bytes, offset, offset_high, event };
+            Self(Box::leak(Box::new(overlapped)))
+        }
+
+        fn status(self) -> u32 {
+            u32::try_from(self.0.status.load(Relaxed)).unwrap()
+        }
+    }
+
+    /// Starts work on a socket.
+    fn start_on(descriptor: RawFd, memory: Memory, work: impl Work) -> Result<Begun, u32> {
+        let how = Start {
+            descriptor,
+            overlapped: ptr::from_ref(memory.0).cast_mut(),
+            side: Side::In,
+            tells_flags: false,
+            told: Told::bytes(ptr::null_mut()),
+            accept: 0,
+        };
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until its operation has ended.
+        // - it is never freed.
+        unsafe { start(how, work) }
+    }
+
+    fn waiting(
+        descriptor: RawFd,
+        first: impl FnOnce(&'static Number, RawFd) + Send + 'static,
+    ) -> Waiting {
+        let number = numbers::entry(descriptor).unwrap();
+        let (changes, begins_unasked, needs_nonblocking) = (Cell::new(false), false, false);
+        Waiting { number, first: Some(Box::new(first)), changes, begins_unasked, needs_nonblocking }
+    }
+
+    /// Another operation starts meanwhile, and waits for the first one. The call tries it, although
+    /// it fails itself.
+    #[test]
+    fn nothing_starts_on_a_number_that_is_closed_meanwhile() {
+        let (socket, overlapped, other) =
+            (UdpSocket::bind("127.0.0.1:0").unwrap(), Memory::new(), Memory::new());
+        let descriptor = socket.as_raw_fd();
+        let work = waiting(descriptor, move |number, descriptor| {
+            let behind = Waiting { begins_unasked: true, ..waiting(descriptor, |_, _| {}) };
+            assert!(matches!(start_on(descriptor, other, behind), Ok(Begun::Pending)));
+            drop(beside(number, move || begin_close(number, descriptor)));
+        });
+        assert_eq!(start_on(descriptor, overlapped, work).unwrap_err(), code::WSAENOTSOCK);
+        assert_eq!(overlapped.status(), status::UNSUCCESSFUL);
+        assert_eq!(other.status(), status::CANCELLED);
+        let number = numbers::entry(descriptor).unwrap();
+        assert!(!number.lock().operations.contains(ptr::from_ref(overlapped.0).addr()));
+        number.end_close(identity(descriptor));
+    }
+
+    #[test]
+    fn it_starts_on_what_its_number_means_by_then() {
+        for changes_before in [false, true] {
+            let (socket, overlapped) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Memory::new());
+            let work = waiting(socket.as_raw_fd(), move |number, _| {
+                let end = |former| drop(registrations::end(former));
+                drop(beside(number, move || number.retire(end)));
+            });
+            let work = if changes_before {
+                Waiting { first: None, changes: Cell::new(true), ..work }
+            } else {
+                work
+            };
+            let begun = start_on(socket.as_raw_fd(), overlapped, work);
+            if changes_before {
+                assert!(matches!(begun, Ok(Begun::Pending)), "{begun:?}");
+            } else {
+                // It is tried on that, and done.
+                assert!(matches!(begun, Ok(Begun::Done)), "{begun:?}");
+                assert_eq!(overlapped.status(), status::SUCCESS);
+            }
+        }
+    }
+
+    #[test]
+    fn one_overlapped_is_not_used_twice_even_if_both_start_at_the_same_time() {
+        let (socket, overlapped) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Memory::new());
+        let descriptor = socket.as_raw_fd();
+        let work = waiting(descriptor, move |_, descriptor| {
+            let begun = start_on(descriptor, overlapped, waiting(descriptor, |_, _| {}));
+            assert!(matches!(begun, Ok(Begun::Pending)));
+        });
+        assert_eq!(start_on(descriptor, overlapped, work).unwrap_err(), code::WSAEINVAL);
+    }
+
+    /// Another thread has closed the listener, and a new one has its number.
+    #[test]
+    fn the_socket_is_non_blocking_at_each_attempt() {
+        let (socket, overlapped) = (TcpListener::bind("127.0.0.1:0").unwrap(), Memory::new());
+        let work = waiting(socket.as_raw_fd(), |number, descriptor| {
+            let renew = move || {
+                number.retire(|former| drop(registrations::end(former)));
+                crate::linux::descriptors::set_blocking(descriptor, true);
+            };
+            drop(beside(number, renew));
+        });
+        let begun =
+            start_on(socket.as_raw_fd(), overlapped, Waiting { needs_nonblocking: true, ..work });
+        assert!(matches!(begun, Ok(Begun::Done)), "{begun:?}");
+    }
 }
