@@ -358,6 +358,7 @@ int cp_set_checked(int on);
  * - a cp_connect in progress fails with CP_ERROR_WOULD_BLOCK. After a refused connect, once its
  *   error has been read, cp_connect connects;
  * - cp_send and cp_sendto raise no SIGPIPE;
+ * - a size above SSIZE_MAX, as a negative one becomes, fails with 10014;
  * - cp_getsockopt returns SO_ERROR as a code. cp_getsockopt and cp_setsockopt also accept
  *   SO_RCVTIMEO and SO_SNDTIMEO as four bytes of milliseconds;
  * - a successful cp_setsockopt sets the last error to 0;

@@ -350,9 +350,35 @@ static void urgent_data_is_a_band_of_its_own(void)
     CHECK_IS(closesocket(other), 0);
 }
 
+/* The buffer is not touched, and nothing is received or sent. */
+static void a_negative_number_of_bytes_is_refused(void)
+{
+    struct sockaddr_in address;
+    SOCKET near, far, s = udp_socket();
+    char bytes[4] = "none";
+    int size = -1;
+    tcp_pair(&near, &far);
+    address = bind_to_loopback(s);
+    send_all(far, "data", 4);
+    CHECK_SOCKET_ERROR(recv(near, bytes, size, 0), WSAEFAULT);
+    CHECK_SOCKET_ERROR(recvfrom(near, bytes, size, 0, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(send(near, bytes, size, 0), WSAEFAULT);
+    CHECK_SOCKET_ERROR(sendto(s, bytes, size, 0, (struct sockaddr *)&address, sizeof address), WSAEFAULT);
+    CHECK(memcmp(bytes, "none", 4) == 0);
+    receive_all(near, bytes, 4);
+    CHECK(memcmp(bytes, "data", 4) == 0);
+    send_all(near, "back", 4);
+    receive_all(far, bytes, 4);
+    CHECK(memcmp(bytes, "back", 4) == 0);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_IS(closesocket(far), 0);
+    CHECK_IS(closesocket(s), 0);
+}
+
 int main(void)
 {
     start();
+    a_negative_number_of_bytes_is_refused();
     a_stream_without_a_peer_is_not_shut();
     what_is_shut_receives_nothing();
     a_datagram_socket_that_is_shut_sends_nothing();

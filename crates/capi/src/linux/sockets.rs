@@ -66,6 +66,12 @@ pub(crate) fn refused(code: u32) -> c_int {
     FAILED
 }
 
+/// Whether Winsock's number of bytes, which has a sign, was negative. The system would take it as
+/// two billion.
+fn is_negative(size: usize) -> bool {
+    isize::try_from(size).is_err()
+}
+
 /// What the caller of a read or write may have found out about a socket.
 pub(crate) struct Attempt {
     number: &'static Number,
@@ -810,6 +816,9 @@ pub unsafe extern "C" fn cp_recv(
     size: usize,
     flags: c_int,
 ) -> isize {
+    if is_negative(size) {
+        return refused(code::WSAEFAULT) as isize;
+    }
     // SAFETY: the caller guarantees what recv(2) demands.
     receive(descriptor, size, flags, || unsafe { libc::recv(descriptor, buffer, size, flags) })
 }
@@ -828,6 +837,9 @@ pub unsafe extern "C" fn cp_recvfrom(
     address: *mut sockaddr,
     address_size: *mut socklen_t,
 ) -> isize {
+    if is_negative(size) {
+        return refused(code::WSAEFAULT) as isize;
+    }
     let (mut address, mut address_size) = (address, address_size);
     // SAFETY: `room_for_sender` demands null or a number.
     // - the caller guarantees it.
@@ -855,6 +867,9 @@ pub unsafe extern "C" fn cp_send(
     size: usize,
     flags: c_int,
 ) -> isize {
+    if is_negative(size) {
+        return refused(code::WSAEFAULT) as isize;
+    }
     // SAFETY: the caller guarantees what send(2) demands.
     send(descriptor, flags, || unsafe {
         libc::send(descriptor, buffer, size, flags | libc::MSG_NOSIGNAL)
@@ -875,6 +890,9 @@ pub unsafe extern "C" fn cp_sendto(
     address: *const sockaddr,
     address_size: socklen_t,
 ) -> isize {
+    if is_negative(size) {
+        return refused(code::WSAEFAULT) as isize;
+    }
     // SAFETY: the caller guarantees what sendto(2) demands.
     let sent = send(descriptor, flags, || unsafe {
         let flags = flags | libc::MSG_NOSIGNAL;
