@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::context::BEGIN;
 use crate::state::free_list::Linked;
 use crate::state::moment::Moment;
-use crate::state::queue::{Links, NIL, Node};
+use crate::state::queue::{Links, NIL, Node, TELLS};
 use crate::state::schedule::{SAMPLED, Schedule, Status, WorkerNumber};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
@@ -140,6 +140,9 @@ pub(crate) struct Worker {
     current: std::sync::atomic::AtomicU32,
     /// The cells of posted messages that the thread has emptied. Only the thread touches it.
     freed_cells: FreedCells,
+    /// How many messages that report operations it has taken that are not subtracted from
+    /// `Lists::tells` yet. Only the thread touches it.
+    told: AtomicU32,
     /// What the thread has to handle before it takes its next packet; usually 0.
     attention: AtomicU8,
     /// The thread has left the port. Changed under the lock only.
@@ -198,6 +201,7 @@ impl Worker {
             own_at: AtomicU32::new(BEGIN),
             behind: AtomicU32::new(NIL),
             freed_cells: FreedCells::new(),
+            told: AtomicU32::new(0),
             completed: FreedCells::new(),
             runs_deferred: AtomicBool::new(false),
             progress: AtomicU32::new(BEGIN),
@@ -293,6 +297,30 @@ impl Worker {
     #[inline]
     pub(super) fn freed_cells(&self) -> &FreedCells {
         &self.freed_cells
+    }
+
+    /// Counts a message that the thread has taken.
+    #[inline]
+    pub(super) fn count_message(&self, node: Node) {
+        self.count(PacketKind::Posted);
+        if node & TELLS != 0 {
+            self.told.store(self.told.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    /// Returns how many messages that report operations the thread has taken since the last
+    /// [`take_told`](Self::take_told).
+    #[inline]
+    pub(super) fn told(&self) -> u32 {
+        self.told.load(Relaxed)
+    }
+
+    /// Returns that number and resets it.
+    #[inline]
+    pub(super) fn take_told(&self) -> usize {
+        let told = self.told();
+        self.told.store(0, Relaxed);
+        told as usize
     }
 
     /// Returns the op indexes of operations whose packets the thread has taken.

@@ -73,6 +73,9 @@ pub(in crate::engine) struct Lists {
     flags: Flags,
     slots: FreeList,
     posts: FreeList,
+    /// How many of those cells hold a message that reports an operation, or have not been freed
+    /// since.
+    tells: usize,
     /// The op indexes.
     ops: FreeList,
     /// The timers of posted messages and of deadlines.
@@ -110,6 +113,7 @@ impl Lists {
             flags: Flags::NOTHING,
             slots: FreeList::new(),
             posts: FreeList::new(),
+            tells: 0,
             ops: FreeList::new(),
             timers: Timers::new(number << 32),
             stale_events: StaleEvents::new(),
@@ -361,10 +365,18 @@ impl Lists {
         self.posts.release(nodes, POSTED, cell);
     }
 
-    /// Returns how many cells hold a message that is due, or have not been freed since.
+    /// Counts a message that reports an operation.
+    pub(super) fn count_tell(&mut self) {
+        self.tells += 1;
+    }
+
+    /// Returns how many cells hold a message that is due, or have not been freed since. Those that
+    /// report operations don't count.
     #[inline]
     pub(super) fn posts(&self) -> usize {
-        self.posts.in_use() - self.timers.messages()
+        // A thread may have reused the cell of a message that it has not subtracted yet, and
+        // another thread may have freed it since.
+        (self.posts.in_use() - self.timers.messages()).saturating_sub(self.tells)
     }
 
     /// Like [`Lists::take_slot`], for an op index.
@@ -386,16 +398,18 @@ impl Lists {
         self.ops.highest()
     }
 
-    /// Frees the cells and op indexes that the thread of `worker` has emptied.
+    /// Frees the cells and op indexes that the thread of `worker` has emptied, and subtracts the
+    /// messages that it has taken.
     ///
     /// That thread calls this.
     // Part of each wait: a call would cost as much as the body.
     #[inline(always)]
     pub(in crate::engine) fn free_cells(&mut self, nodes: &Nodes, worker: &Worker) {
-        // A single test for both: each wait makes it, and usually both are empty.
-        if worker.freed_cells().len() | worker.completed().len() == 0 {
+        // A single test for all: each wait makes it, and usually there is none.
+        if worker.freed_cells().len() | worker.completed().len() | worker.told() == 0 {
             return;
         }
+        self.tells -= worker.take_told();
         if let Some(cells) = worker.freed_cells().take() {
             self.posts.release_all(nodes, POSTED, cells);
         }
@@ -521,5 +535,48 @@ impl Lists {
     pub(in crate::engine) fn remove_collector(&mut self, thread: &Arc<dyn Thread>) {
         self.collectors.retain(|it| !std::ptr::addr_eq(Arc::as_ptr(it), Arc::as_ptr(thread)));
         self.flags.set(Flags::COLLECTED, !self.collectors.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::queue::{TELLS, cell_of};
+    use crate::sync::tests::tested;
+
+    #[test]
+    fn messages_that_report_operations_do_not_count_as_posted() {
+        tested(|| {
+            let (nodes, worker) = (Nodes::new(), Worker::new(0));
+            let mut lists = Lists::new(0);
+            let begin = |lists: &mut Lists, tells: bool| {
+                let cell = lists.take_post(&nodes, |cell| nodes.reserve_post(cell)).unwrap();
+                if tells {
+                    lists.count_tell();
+                }
+                cell | POSTED | if tells { TELLS } else { 0 }
+            };
+            let take = |node| {
+                worker.count_message(node);
+                worker.freed_cells().push(cell_of(node), nodes.post(cell_of(node)));
+            };
+            let told = begin(&mut lists, true);
+            assert_eq!(lists.posts(), 0);
+            let posted = begin(&mut lists, false);
+            assert_eq!(lists.posts(), 1);
+            take(told);
+            take(posted);
+            assert_eq!(lists.posts(), 1, "no cell is free yet");
+            lists.free_cells(&nodes, &worker);
+            assert_eq!((lists.posts(), lists.tells), (0, 0));
+            // The thread reuses the cell before it is counted off. Another thread frees it.
+            let told = begin(&mut lists, true);
+            take(told);
+            let reused = worker.freed_cells().pop(|cell| nodes.post(cell)).unwrap();
+            lists.release_post(&nodes, reused);
+            assert_eq!(lists.posts(), 0);
+            lists.free_cells(&nodes, &worker);
+            assert_eq!((lists.posts(), lists.tells), (0, 0));
+        });
     }
 }

@@ -149,6 +149,7 @@ impl Posting<'_> {
     pub(crate) fn queue_found(mut self, worker: Option<&Worker>) {
         let Self { queue, ref mut hub, cell } = self;
         let node = cell | POSTED | TELLS;
+        hub.lists_mut().count_tell();
         let notice = if worker.is_some_and(Worker::runs_deferred) {
             let lists = hub.lists_mut();
             lists.push(queue.nodes(), node);

@@ -99,7 +99,7 @@ impl Queue {
         if !worker.takes(node, self.nodes().post(cell)) {
             return None;
         }
-        worker.count(PacketKind::Posted);
+        worker.count_message(node);
         Some(Taken::Posted(cell))
     }
 

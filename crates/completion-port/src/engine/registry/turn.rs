@@ -34,7 +34,7 @@ impl Registry {
                 return Some(Taken::Operation(node & !OP));
             }
             if node & POSTED != 0 {
-                worker.count(PacketKind::Posted);
+                worker.count_message(node);
                 return Some(Taken::Posted(cell_of(node)));
             }
             let slot = self.slot(node);

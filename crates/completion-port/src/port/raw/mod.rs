@@ -480,7 +480,8 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
     /// Works like [`Port::post`](crate::Port::post), but no other thread is woken for this packet
     /// alone. If the calling thread runs handlers of this port, it soon returns to its wait and
     /// takes the packet itself. If it completed the task within its wait, it delivers the packet as
-    /// it delivers kernel events.
+    /// it delivers kernel events. As with these, a thread that returns to its wait may leave the
+    /// packet to others.
     ///
     /// # Errors
     ///

@@ -183,8 +183,8 @@ impl Schedule {
     }
 
     /// Starts the search, after a look if there was one, and decides whether the worker rests. It
-    /// rests only if another worker has arrived since it left, no message is waiting, and the
-    /// others suffice according to the controller.
+    /// rests only if another worker has arrived since it left, no message is waiting, except those
+    /// that report operations, and the others suffice according to the controller.
     #[inline]
     fn begin(&self, turn: &mut Turn, port: &impl SchedulePort) {
         turn.asked = self.asked;

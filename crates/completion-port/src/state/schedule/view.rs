@@ -20,7 +20,7 @@ pub(crate) trait SchedulePort {
     fn unchecked(&self) -> usize;
 
     /// Returns how many cells hold a posted message that is due or whose cell is not free again
-    /// yet.
+    /// yet. A message that reports an operation doesn't count.
     fn posts(&self) -> usize;
 
     /// Returns how many registrations there are.
