@@ -13,7 +13,7 @@
 //!  their cancels           cancelling
 //!  their starts            starting
 //!  any of them             operations         how one is tried and ends
-//!  receives, one at a time receiving          which one task of the port carries out
+//!  receives one by one     receiving          with one task of the port for all of them
 //!  several buffers         buffers
 //!  former connections      lingering          connections whose socket is used again
 //!  requests to stop        controls
@@ -39,7 +39,7 @@
 //!  the system              descriptors        what sort of socket a descriptor is
 //!  memory                  addresses  spare_memory  a map by OVERLAPPEDs; boxes that are used again
 //!  associations to come    later
-//!  what carries out receives  receiver  notes
+//!  a stream's receiver     receiver  notes    what the entry of its number has of it
 //!  pointers of programs    memory             whether there is memory
 //!  waits for a word        waits  words       also for that of an OVERLAPPED
 //!  objects of headers      foreign

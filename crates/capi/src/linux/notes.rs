@@ -58,7 +58,7 @@ impl Notes {
         self.may_have_data.store(false, SeqCst);
     }
 
-    /// The read has left data, or has failed because memory is missing.
+    /// The read has left data, or has failed because memory was lacking.
     #[inline]
     pub(crate) fn note_data(&self) {
         self.may_have_data.store(true, SeqCst);

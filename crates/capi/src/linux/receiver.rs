@@ -23,7 +23,7 @@ pub(crate) struct WaitingReceive {
 }
 
 // SAFETY: a thread other than its creator may use it, although it has pointers.
-// - the OVERLAPPED and the buffer are the operation's until its end, as `operations::start`
+// - the OVERLAPPED and the buffer are the operation's until its end, as `starting::start`
 //   demands, and the thread that takes the receive ends it.
 unsafe impl Send for WaitingReceive {}
 

@@ -228,7 +228,7 @@ impl Operations {
             // reports.
             SocketAttempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
             SocketAttempt::Blocked => Tried::Blocked,
-            // A one-shot reactor would immediately report the same again.
+            // A one-shot reactor would immediately report the readiness once more.
             SocketAttempt::Idle if self.is_one_shot() => {
                 Tried::OutOfResources(self.backend().now() + SCARCE)
             }
