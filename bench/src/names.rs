@@ -6,6 +6,7 @@ pub(crate) const AT_ONCE: &str = "ours_by_operations";
 pub(crate) const BY_PACKETS: &str = "ours_by_packets";
 pub(crate) const SHARED: &str = "ours_by_shared_accepts";
 pub(crate) const PLACED: &str = "ours_by_placed_accepts";
+pub(crate) const CHECKED: &str = "ours_by_checked_accepts";
 pub(crate) const IN_C_AT_ONCE: &str = "ours_in_c_by_operations";
 pub(crate) const IN_C_BY_PACKETS: &str = "ours_in_c_by_packets";
 pub(crate) const WITH_READS: &str = "ours, reads on the same port";

@@ -69,13 +69,14 @@ fn assert_calls_less_than(row: &Value, most: f64) {
 
 /// Contenders that run in their own scenarios unless requested: where threads block, and where
 /// operations are compared.
-const OF_THEIR_OWN: [&str; 8] = [
+const OF_THEIR_OWN: [&str; 9] = [
     "ours_by_tick",
     "ours_by_own_buffers",
     "ours_by_operations",
     "ours_by_packets",
     "ours_by_shared_accepts",
     "ours_by_placed_accepts",
+    "ours_by_checked_accepts",
     "ours_in_c_by_operations",
     "ours_in_c_by_packets",
 ];

@@ -7,7 +7,8 @@ pub(crate) use self::here::all;
 #[cfg(target_os = "linux")]
 pub(crate) use self::here::reading;
 use crate::names::{
-    AT_ONCE, BY_PACKETS, BY_TICK, IN_C_AT_ONCE, IN_C_BY_PACKETS, OWN_BUFFERS, PLACED, SHARED,
+    AT_ONCE, BY_PACKETS, BY_TICK, CHECKED, IN_C_AT_ONCE, IN_C_BY_PACKETS, OWN_BUFFERS, PLACED,
+    SHARED,
 };
 use crate::scenario::{ACCEPTS, OFTEN, OPERATIONS};
 use crate::sink::Service;
@@ -49,7 +50,7 @@ impl Contender {
             BY_TICK => (&["S4", OFTEN, "S5"], &[]),
             AT_ONCE | IN_C_AT_ONCE => (&[ACCEPTS, OPERATIONS], &[]),
             BY_PACKETS | IN_C_BY_PACKETS | OWN_BUFFERS => (&[OPERATIONS], &[]),
-            SHARED | PLACED => (&[ACCEPTS], &[]),
+            SHARED | PLACED | CHECKED => (&[ACCEPTS], &[]),
             "ours" | "uring" | "compio" | "monoio" => (&[], &[ACCEPTS, OPERATIONS]),
             "epoll_one_shot" | "epoll_edge" | "mio" | "tokio" => (&[], &[ACCEPTS]),
             _ => (&[], &[]),

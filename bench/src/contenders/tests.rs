@@ -11,7 +11,7 @@ use rustix::net::sockopt;
 
 use super::{Contender, Listening, Server, all};
 use crate::names::{
-    AT_ONCE, BY_PACKETS, IN_C_AT_ONCE, IN_C_BY_PACKETS, OWN_BUFFERS, PLACED, SHARED,
+    AT_ONCE, BY_PACKETS, CHECKED, IN_C_AT_ONCE, IN_C_BY_PACKETS, OWN_BUFFERS, PLACED, SHARED,
 };
 use crate::scenario::{ACCEPTS, OPERATIONS};
 use crate::sink::{self, Read as Drained, Reads, Service, Sink};
@@ -112,7 +112,7 @@ fn operations_are_compared_with_those_that_accept_and_with_those_that_complete()
         let belonging = all().into_iter().filter(|contender| contender.belongs_to(scenario));
         belonging.map(|contender| contender.name).collect()
     };
-    let ours = ["ours", AT_ONCE, SHARED, PLACED, IN_C_AT_ONCE];
+    let ours = ["ours", AT_ONCE, SHARED, PLACED, CHECKED, IN_C_AT_ONCE];
     let others = ["epoll_one_shot", "epoll_edge", "uring", "mio", "tokio", "compio", "monoio"];
     assert_eq!(names(ACCEPTS), [&ours[..], &others].concat());
     let ours = ["ours", OWN_BUFFERS, AT_ONCE, BY_PACKETS, IN_C_AT_ONCE, IN_C_BY_PACKETS];

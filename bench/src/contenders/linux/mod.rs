@@ -28,6 +28,7 @@ pub(crate) fn all() -> Vec<Contender> {
         ours_by_operations::by_packets(),
         ours_by_operations::by_shared_accepts(),
         ours_by_operations::by_placed_accepts(),
+        ours_by_operations::by_checked_accepts(),
         ours_in_c_by_operations::contender(),
         ours_in_c_by_operations::by_packets(),
         epoll_one_shot::contender(),

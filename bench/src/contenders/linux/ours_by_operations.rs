@@ -7,12 +7,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use completion_port::{Batch, Operation, Outcome, Packet, Port, Ready, Source, Started};
-use rustix::io::{DupFlags, dup3};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::io::{DupFlags, dup3, fcntl_getfd};
+use rustix::net::sockopt::socket_cookie;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, socket_with};
 
 use super::Listening;
 use super::{Contender, Server, threads, version};
-use crate::names::{AT_ONCE, BY_PACKETS, PLACED, SHARED};
+use crate::names::{AT_ONCE, BY_PACKETS, CHECKED, PLACED, SHARED};
 use crate::sink::Service;
 use crate::work::{Carry, process, process_datagram};
 
@@ -31,7 +32,7 @@ pub(crate) fn contender() -> Contender {
         name: AT_ONCE,
         about: "completion-port by operations: immediate results make no packet",
         version: || version::of_crate!("completion-port").to_owned(),
-        start: |threads, service| start::<Peer>(threads, service, true, false),
+        start: |threads, service| start::<Peer>(threads, service, true, Placing::None),
     }
 }
 
@@ -40,7 +41,7 @@ pub(crate) fn by_packets() -> Contender {
     Contender {
         name: BY_PACKETS,
         about: "completion-port by operations, with a packet for each",
-        start: |threads, service| start::<Peer>(threads, service, false, false),
+        start: |threads, service| start::<Peer>(threads, service, false, Placing::None),
         ..contender()
     }
 }
@@ -50,7 +51,7 @@ pub(crate) fn by_shared_accepts() -> Contender {
     Contender {
         name: SHARED,
         about: "completion-port by operations, with 16 accepts in flight for a shared listener",
-        start: |threads, service| start::<Arc<Peer>>(threads, service, true, false),
+        start: |threads, service| start::<Arc<Peer>>(threads, service, true, Placing::None),
         ..contender()
     }
 }
@@ -60,19 +61,40 @@ pub(crate) fn by_placed_accepts() -> Contender {
     Contender {
         name: PLACED,
         about: "ours_by_shared_accepts, and each connection replaces a socket created for it",
-        start: |threads, service| start::<Arc<Peer>>(threads, service, true, true),
+        start: |threads, service| start::<Arc<Peer>>(threads, service, true, Placing::Placed),
         ..contender()
     }
+}
+
+/// The same, with the further calls that the C library makes for each connection: the local address for
+/// `AcceptEx`, whether the replaced number is closed on exec, and which socket the number names.
+pub(crate) fn by_checked_accepts() -> Contender {
+    Contender {
+        name: CHECKED,
+        about: "ours_by_placed_accepts, with the further system calls of the C library",
+        start: |threads, service| start::<Arc<Peer>>(threads, service, true, Placing::Checked),
+        ..contender()
+    }
+}
+
+/// What happens to an accepted connection.
+#[derive(Clone, Copy, PartialEq)]
+enum Placing {
+    None,
+    /// It takes the place of a socket that is made for it.
+    Placed,
+    /// The same, and the C library's questions are asked.
+    Checked,
 }
 
 fn start<K: Key>(
     threads: usize,
     service: Service,
     at_once: bool,
-    places: bool,
+    placing: Placing,
 ) -> io::Result<Box<dyn Server>> {
     let port = Arc::new(Port::builder().build()?);
-    let server = ByOperations::<K> { port, service, at_once, places };
+    let server = ByOperations::<K> { port, service, at_once, placing };
     for _ in 0..threads {
         let server = ByOperations { port: Arc::clone(&server.port), ..server };
         threads::spawn("ours", move || server.serve())?;
@@ -84,8 +106,7 @@ struct ByOperations<K> {
     port: Arc<Port<K>>,
     service: Service,
     at_once: bool,
-    /// A socket is made for each connection, which takes its place.
-    places: bool,
+    placing: Placing,
 }
 
 enum Peer {
@@ -228,10 +249,22 @@ impl<K: Key> ByOperations<K> {
     fn accepted(&self, outcome: Outcome) -> io::Result<()> {
         let Outcome::Accepted(Ok((socket, _))) = outcome else { return Ok(()) };
         let mut socket = OwnedFd::from(socket);
-        if self.places {
+        if self.placing != Placing::None {
+            let is_checked = self.placing == Placing::Checked;
             let mut made =
                 socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            if is_checked {
+                getsockname(&socket)?;
+                fcntl_getfd(&made)?;
+            }
             dup3(&socket, &mut made, DupFlags::CLOEXEC)?;
+            if is_checked {
+                // Once after the replacement, once when it is associated. `closesocket` asks as
+                // Rust does when it associates.
+                for _ in 0..2 {
+                    socket_cookie(&made)?;
+                }
+            }
             socket = made;
         }
         let stream = TcpStream::from(socket);

@@ -2,7 +2,7 @@
 //! operation follows its OVERLAPPED, and a packet returns its address.
 
 use std::io;
-use std::mem::replace;
+use std::mem::{MaybeUninit, replace};
 use std::net::{TcpStream, UdpSocket};
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
@@ -71,7 +71,8 @@ struct Peer {
     role: Role,
     /// What the operation does, or the finished one has done.
     step: Step,
-    buffer: Box<[u8]>,
+    /// Memory as `malloc` returns it; an operation has written what is read.
+    buffer: Box<[MaybeUninit<u8>]>,
     /// Where the latest datagram has come from.
     from: Address,
 }
@@ -94,7 +95,7 @@ enum Step {
 impl Peer {
     fn new(socket: Socket, role: Role, room: usize) -> Box<Self> {
         let (overlapped, from) = (Overlapped::default(), Address::default());
-        let buffer = vec![0; room].into_boxed_slice();
+        let buffer = Box::new_uninit_slice(room);
         Box::new(Self { overlapped, socket, role, step: Step::Take, buffer, from })
     }
 }
@@ -196,7 +197,9 @@ impl ByOperations {
         if matches!(peer.step, Step::Give(_)) {
             return Ok(Some(Step::Take));
         }
-        let received = &peer.buffer[..bytes];
+        // SAFETY: `assume_init_ref` demands bytes that are written.
+        // - a receive has written that many, and an accept none that is read.
+        let received = unsafe { peer.buffer[..bytes].assume_init_ref() };
         Ok(match &mut peer.role {
             Role::Connection(_) if bytes == 0 => None,
             Role::Connection(carry) => match self.service {
@@ -220,7 +223,7 @@ impl ByOperations {
     /// Begins the peer's step.
     fn step(&self, mut peer: Box<Peer>) -> Begun {
         let (number, step) = (peer.socket.number(), peer.step);
-        let (place, room) = (peer.buffer.as_mut_ptr(), peer.buffer.len());
+        let (place, room) = (peer.buffer.as_mut_ptr().cast::<u8>(), peer.buffer.len());
         let listener = match &peer.role {
             Role::Accept(listener) => Some(listener.number()),
             _ => None,
