@@ -148,21 +148,27 @@ impl Sleepers {
     }
 }
 
-/// A worker sleeps for long. Its packets, which it may have moved into its own memory, wait as long.
-/// If this happens often, fewer packets are advised. A single sleep, and brief ones, may have another
-/// cause: on a busy machine, a thread that waits for the port's lock sleeps until the holder of the
-/// lock has a processor again.
+/// A worker sleeps for long, `since` that moment if it is known. Its packets, which it may have moved
+/// into its own memory, wait as long. If another sleep begins soon after one was found, fewer packets
+/// are advised. A single sleep, and brief ones, may have another cause: on a busy machine, threads
+/// that wait for the port's lock sleep until the holder of the lock has a processor again.
 fn advise(
     advice: &mut Advice,
     long_at: &mut Option<Moment>,
-    now: Moment,
+    (since, now): (Option<Moment>, Moment),
     port: &mut impl SchedulePort,
 ) {
-    if long_at.replace(now).is_some_and(|at| now < at + LIKELY) {
-        advice.lower(now);
-    } else {
-        advice.suspect(now);
+    match *long_at {
+        Some(at) if now < at + LIKELY => {
+            if since.unwrap_or(now) <= at {
+                // It may have the same cause.
+                return;
+            }
+            advice.lower(now);
+        }
+        _ => advice.suspect(now),
     }
+    *long_at = Some(now);
     port.advise(advice.room());
 }
 
@@ -246,7 +252,7 @@ impl Schedule {
                 }
             };
             if is_long {
-                advise(&mut self.advice, &mut self.sleepers.long_at, now, port);
+                advise(&mut self.advice, &mut self.sleepers.long_at, (since, now), port);
             }
         }
     }
@@ -287,7 +293,8 @@ impl Schedule {
                     if self.sleepers.brief[worker]
                         && self.sleepers.sleeps(worker, since, now, false) =>
                 {
-                    advise(&mut self.advice, &mut self.sleepers.long_at, now, port);
+                    let slept = (Some(since), now);
+                    advise(&mut self.advice, &mut self.sleepers.long_at, slept, port);
                 }
                 _ => {}
             }

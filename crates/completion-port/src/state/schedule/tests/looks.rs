@@ -280,6 +280,17 @@ fn only_several_long_sleeps_limit_the_packets_that_cannot_be_taken_back() {
             rig.port.now += (apart - 1) * 1000 * MICROSECOND;
         }
     }
+    // Both have the same cause.
+    let mut rig = rig(2, 2, SHORT);
+    for worker in 0..2 {
+        take_one(&mut rig, worker);
+        rig.observe(worker);
+        rig.nod(worker, true);
+    }
+    rig.port.now += 1000 * MICROSECOND;
+    rig.schedule.scan(&mut rig.port);
+    assert_eq!(rig.schedule.figures().blocks_found, 2);
+    assert_eq!(rig.port.advised, Some(64));
     assert_eq!(found_asleep(false).port.advised, Some(64), "nobody knows for how long");
 }
 
