@@ -214,8 +214,8 @@ struct Accepting {
     accept: RawFd,
     /// `None` after the end, or once the receive of first data has it.
     claim: Option<Claim>,
-    /// The [identity](descriptors::identity) of the socket given for the connection, once the accept
-    /// is a task: it may end after its call.
+    /// The [identity](descriptors::identity) of the socket given for the connection; `None` until the
+    /// accept becomes a task. One that ends within its call isn't checked.
     identity: Option<u64>,
     room: Room,
     /// The connection, and the size of its peer's address, which is in the room.
@@ -278,8 +278,17 @@ impl Work for Accepting {
         !self.is_listed()
     }
 
-    fn needs_nonblocking(&self) -> bool {
-        true
+    fn prepare_socket(&self, number: &Number, descriptor: RawFd) -> Result<(), u32> {
+        if !is_listener(number, descriptor)? {
+            return Err(code::WSAEINVAL);
+        }
+        let is_believed = registrations::is_believed(number);
+        // From here on accepts on the listener never block.
+        if number.need_nonblocking(descriptor, is_believed) {
+            Ok(())
+        } else {
+            Err(code::WSAENOTSOCK)
+        }
     }
 
     fn becomes_task(&mut self) {
@@ -508,8 +517,8 @@ pub unsafe extern "C" fn cp_accept_ex(
         // - the caller guarantees it, also for `received`.
         let begun = unsafe { start(how, accepting) };
         if matches!(begun, Ok(Begun::Pending)) && number.lock().accept != Some(known) {
-            // It has ended meanwhile; or a thread has closed the socket just before the accept was
-            // in flight.
+            // The accept has already ended, or another thread has closed its socket before the accept
+            // was in flight.
             registrations::cancel_accept(known);
         }
         begun

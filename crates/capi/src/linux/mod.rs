@@ -39,7 +39,7 @@
 //!  the system              descriptors        what sort of socket a descriptor is
 //!  memory                  addresses  spare_memory  a map by OVERLAPPEDs; boxes that are used again
 //!  associations to come    later
-//!  a stream's receiver     receiver  notes    what the entry of its number has of it
+//!  a stream's receiver     receiver  notes    and the flags that it shares with its task
 //!  pointers of programs    memory             whether there is memory
 //!  waits for a word        waits  words       also for that of an OVERLAPPED
 //!  objects of headers      foreign
@@ -111,6 +111,8 @@ mod sharing;
 pub mod sockets;
 mod spare_memory;
 mod starting;
+#[cfg(test)]
+mod starting_tests;
 pub(crate) mod status;
 mod sync;
 pub mod transfers;

@@ -527,7 +527,7 @@ impl Number {
         reason = "an attempt then waits for something that is \
                                                   not an event"
     )]
-    pub(super) fn begin_epoch(&self) {
+    pub(crate) fn begin_epoch(&self) {
         self.epoch.fetch_add(1, SeqCst);
         for _ in 0..1000 {
             if self.attempts.load(SeqCst) == 0 {

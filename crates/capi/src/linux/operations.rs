@@ -71,15 +71,17 @@ pub(crate) trait Work: Send + 'static {
     }
 
     /// Whether the call that starts it tries it without the number's lock, because other threads
-    /// start operations on the same number. It is not listed then. Not if the number is also
-    /// registered.
+    /// start operations on the same number. Such an operation is not listed. If the number is also
+    /// registered, the call keeps the lock.
     fn starts_unlocked(&self) -> bool {
         false
     }
 
-    /// Whether its attempts need a socket that is non-blocking, permanently.
-    fn needs_nonblocking(&self) -> bool {
-        false
+    /// Prepares the socket of a number for it, which is locked. Fails if it is none for this work. A
+    /// number may name another socket than the call has checked.
+    fn prepare_socket(&self, number: &Number, descriptor: RawFd) -> Result<(), u32> {
+        let _ = (number, descriptor);
+        Ok(())
     }
 
     /// It becomes a task of the port, and may end after the call that starts it.
