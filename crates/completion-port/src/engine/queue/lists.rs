@@ -73,8 +73,8 @@ pub(in crate::engine) struct Lists {
     flags: Flags,
     slots: FreeList,
     posts: FreeList,
-    /// How many of those cells hold a message that reports an operation, or have not been freed
-    /// since.
+    /// How many messages report operations and are queued, or taken but not yet subtracted by their
+    /// thread.
     tells: usize,
     /// The op indexes.
     ops: FreeList,
@@ -374,8 +374,8 @@ impl Lists {
     /// report operations don't count.
     #[inline]
     pub(super) fn posts(&self) -> usize {
-        // A thread may have reused the cell of a message that it has not subtracted yet, and
-        // another thread may have freed it since.
+        // Too few for a moment if a thread has reused the cell of a message that it has not
+        // subtracted yet. Another thread may even have freed it since.
         (self.posts.in_use() - self.timers.messages()).saturating_sub(self.tells)
     }
 
