@@ -355,7 +355,7 @@ static void a_negative_number_of_bytes_is_refused(void)
 {
     struct sockaddr_in address;
     SOCKET near, far, s = udp_socket();
-    char bytes[4] = "none";
+    char bytes[5] = "none";
     int size = -1;
     tcp_pair(&near, &far);
     address = bind_to_loopback(s);
