@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 
@@ -82,6 +83,9 @@ fn begin_close(number: &'static Number, descriptor: RawFd) {
     assert!(number.begin_close(descriptor, identity(descriptor), |_| {}));
 }
 
+/// All memory of operations. A checker of leaks finds it here.
+static KEPT: Mutex<Vec<Memory>> = Mutex::new(Vec::new());
+
 /// The memory of an operation. It is never freed.
 #[derive(Clone, Copy)]
 struct Memory(&'static Overlapped);
@@ -96,7 +100,9 @@ impl Memory {
         let [offset, offset_high] = [0, 0].map(AtomicU32::new);
         let event = ptr::null_mut();
         let overlapped = Overlapped { status, bytes, offset, offset_high, event };
-        Self(Box::leak(Box::new(overlapped)))
+        let memory = Self(Box::leak(Box::new(overlapped)));
+        KEPT.lock().unwrap().push(memory);
+        memory
     }
 
     fn status(self) -> u32 {
