@@ -32,7 +32,7 @@ pub(super) const STAND: u64 = 75_000;
 
 /// The limit that replaces [`STAND`] once a trial has shown that more workers get no more done,
 /// because other threads or the clients need the processors.
-const STAND_IN_VAIN: u64 = 200_000;
+const STAND_IN_VAIN: u64 = 400_000;
 
 /// If packets take longer than this, every packet left in the queue is worth a wake-up. A thread
 /// then also stays in the kernel's wait, since a packet that arrives in the meantime would have to

@@ -68,7 +68,7 @@ fn a_thread_that_soon_comes_back_leaves_the_port_to_a_full_crew() {
     assert!(watches(&rig, 1), "the kernel's wait is left alone, too");
     rig.run(2);
     assert!(is_out(&rig, 2));
-    let rig = comes_back_to_a_full_crew(101 * MICROSECOND, false);
+    let rig = comes_back_to_a_full_crew(201 * MICROSECOND, false);
     assert_eq!(rig.status(1), Status::Running, "it does not come back that soon");
     let rig = comes_back_to_a_full_crew(50 * MICROSECOND, true);
     assert_eq!(rig.status(1), Status::Running, "a message waits for no thread");
