@@ -128,7 +128,7 @@ impl Schedule {
         turn.rests
             || self.watchdog.defers
                 && self.workers.watching() == Some(turn.me)
-                && self.workers.running() > 0
+                && self.workers.others_at_work(turn.me) > 0
                 && (!self.controller.is_long()
                     || port.ready() == 0
                         && port.unchecked() == 0

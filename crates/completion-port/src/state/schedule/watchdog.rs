@@ -213,7 +213,7 @@ impl Schedule {
         let mut due = now + if is_first { tick.min(SOON) } else { tick };
         // If a running worker polled recently, the watchdog leaves the next poll to it. It does not
         // if nearly a tick has passed since, because the remaining time is not worth another look.
-        let runs = self.workers.running() > 0;
+        let runs = self.workers.others_at_work(me) > 0;
         let polled = self.watchdog.last_poll;
         let polled = polled.filter(|polled| runs && now + away / 4 <= *polled + away);
         self.watchdog.last_poll = polled;

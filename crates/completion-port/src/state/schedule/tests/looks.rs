@@ -152,6 +152,29 @@ fn the_watchdog_leaves_the_port_to_a_thread_that_has_lately_been_in_the_kernels_
     assert_eq!(hand(&rig, 1).len(), 1);
 }
 
+/// A thread that carries out deferred tasks in its wait takes what there is when it is done with them.
+#[test]
+fn the_watchdog_leaves_the_port_to_a_thread_that_is_busy_in_its_wait() {
+    let mut rig = rig(2, 2, SHORT);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.edge(1);
+    rig.settle();
+    rig.take_packet(0);
+    rig.pass(600 * MICROSECOND);
+    rig.edge(1);
+    rig.run_wait(0);
+    rig.take_packet(0);
+    rig.wait(0, 64, None);
+    rig.edge(1);
+    rig.port.now += 400 * MICROSECOND;
+    rig.run(1);
+    assert_eq!(rig.status(0), Status::Searching);
+    assert!(watches(&rig, 1) && rig.port.kernel.len() == 1);
+    rig.run(0);
+    assert_eq!(hand(&rig, 0).len(), 1);
+}
+
 #[test]
 fn a_thread_that_sleeps_after_the_port_was_left_to_it_is_found_a_tick_after_it_came_back() {
     let mut rig = rig(2, 2, SHORT);
