@@ -128,8 +128,8 @@ on_every_system! {
                 settle(system, port, count);
             }
             assert!(port.raw().advised_room() > 1_000_000, "{}", port.raw().advised_room());
-            // Two sleeps that are found within 100 ms are enough. On a busy machine they may be found
-            // further apart. The number rises again each second, in which this thread may have been
+            // Four sleeps are enough, each found within 100 ms of the one before. On a busy machine they
+            // may be found further apart. The number rises again each second, in which this thread may have been
             // starved.
             let begun = Instant::now();
             while port.raw().advised_room() > 16 {

@@ -30,6 +30,19 @@ const FEW: usize = 4;
 /// For this long after a worker was found asleep, others are likely to follow.
 const LIKELY: Duration = Duration::from_millis(100);
 
+/// After this many long sleeps, each found within [`LIKELY`] of the one before, a caller that cannot
+/// return packets should take a single one.
+const SEVERAL: u8 = 4;
+
+/// Long sleeps, each found soon after the one before.
+#[derive(Debug, Default)]
+struct LongSleeps {
+    /// How many they are, at most [`SEVERAL`].
+    count: u8,
+    /// When the last one was found.
+    at: Option<Moment>,
+}
+
 /// What is known of sleeping workers.
 #[derive(Debug, Default)]
 pub(super) struct Sleepers {
@@ -47,8 +60,7 @@ pub(super) struct Sleepers {
     pub(super) pace: Pace,
     /// When the system was last asked about workers that were found asleep.
     asked_at: Moment,
-    /// When one was last found to sleep for long.
-    long_at: Option<Moment>,
+    long_sleeps: LongSleeps,
     /// How often workers were found asleep so far.
     found: u64,
     /// Which workers were found asleep by their records, and not seen to sleep for [`LONG`] yet.
@@ -149,26 +161,28 @@ impl Sleepers {
 }
 
 /// A worker sleeps for long, `since` that moment if it is known. Its packets, which it may have moved
-/// into its own memory, wait as long. If another sleep begins soon after one was found, fewer packets
-/// are advised. A single sleep, and brief ones, may have another cause: on a busy machine, threads
-/// that wait for the port's lock sleep until the holder of the lock has a processor again.
+/// into its own memory, wait as long. If workers do so again and again, fewer packets are advised. A few
+/// such sleeps, and brief ones, may have another cause: on a busy machine, threads that wait for a lock
+/// of the library sleep until its holder has a processor again.
 fn advise(
     advice: &mut Advice,
-    long_at: &mut Option<Moment>,
+    long_sleeps: &mut LongSleeps,
     (since, now): (Option<Moment>, Moment),
     port: &mut impl SchedulePort,
 ) {
-    match *long_at {
-        Some(at) if now < at + LIKELY => {
-            if since.unwrap_or(now) <= at {
-                // It may have the same cause.
-                return;
-            }
-            advice.lower(now);
-        }
-        _ => advice.suspect(now),
+    let LongSleeps { count, at } = long_sleeps;
+    let last = at.filter(|at| now < *at + LIKELY);
+    if last.is_some_and(|last| since.unwrap_or(now) <= last) {
+        // It may have the same cause.
+        return;
     }
-    *long_at = Some(now);
+    *count = if last.is_some() { (*count + 1).min(SEVERAL) } else { 1 };
+    *at = Some(now);
+    if *count == SEVERAL {
+        advice.lower(now);
+    } else {
+        advice.suspect(now);
+    }
     port.advise(advice.room());
 }
 
@@ -252,7 +266,7 @@ impl Schedule {
                 }
             };
             if is_long {
-                advise(&mut self.advice, &mut self.sleepers.long_at, (since, now), port);
+                advise(&mut self.advice, &mut self.sleepers.long_sleeps, (since, now), port);
             }
         }
     }
@@ -294,7 +308,7 @@ impl Schedule {
                         && self.sleepers.sleeps(worker, since, now, false) =>
                 {
                     let slept = (Some(since), now);
-                    advise(&mut self.advice, &mut self.sleepers.long_at, slept, port);
+                    advise(&mut self.advice, &mut self.sleepers.long_sleeps, slept, port);
                 }
                 _ => {}
             }

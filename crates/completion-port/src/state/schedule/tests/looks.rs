@@ -277,7 +277,8 @@ fn the_watchdog_looks_no_more_often_where_the_last_sleep_was_brief() {
     }
 }
 
-/// On a busy machine, a thread that waits for the port's lock sleeps until its holder has a processor.
+/// On a busy machine, a thread that waits for a lock of the library sleeps until its holder has a
+/// processor.
 #[test]
 fn only_several_long_sleeps_limit_the_packets_that_cannot_be_taken_back() {
     for (slept, wakes, advised) in
@@ -290,29 +291,29 @@ fn only_several_long_sleeps_limit_the_packets_that_cannot_be_taken_back() {
         (0..2).for_each(|_| rig.schedule.recount(&mut rig.port));
         assert_eq!(rig.port.advised, advised, "{slept} µs");
     }
-    for (apart, advised) in [(99, 1), (100, 64)] {
-        let mut rig = rig(2, 2, SHORT);
-        for worker in 0..2 {
+    for (apart, advised) in [([99, 99, 99], 1), ([99, 99, 100], 64), ([100, 99, 99], 64)] {
+        let mut rig = rig(4, 4, SHORT);
+        for worker in 0..4 {
             take_one(&mut rig, worker);
             rig.observe(worker);
             rig.nod(worker, true);
             rig.port.now += 1000 * MICROSECOND;
             rig.schedule.scan(&mut rig.port);
             assert_eq!(rig.status(worker), Status::FoundAsleep, "it is long when it is found");
-            assert_eq!(rig.port.advised, Some(if worker == 0 { 64 } else { advised }));
-            rig.port.now += (apart - 1) * 1000 * MICROSECOND;
+            assert_eq!(rig.port.advised, Some(if worker < 3 { 64 } else { advised }), "{apart:?}");
+            rig.port.now += (apart.get(worker).unwrap_or(&1) - 1) * 1000 * MICROSECOND;
         }
     }
-    // Both have the same cause.
-    let mut rig = rig(2, 2, SHORT);
-    for worker in 0..2 {
+    // All have the same cause.
+    let mut rig = rig(4, 4, SHORT);
+    for worker in 0..4 {
         take_one(&mut rig, worker);
         rig.observe(worker);
         rig.nod(worker, true);
     }
     rig.port.now += 1000 * MICROSECOND;
     rig.schedule.scan(&mut rig.port);
-    assert_eq!(rig.schedule.figures().blocks_found, 2);
+    assert_eq!(rig.schedule.figures().blocks_found, 4);
     assert_eq!(rig.port.advised, Some(64));
     assert_eq!(found_asleep(false).port.advised, Some(64), "nobody knows for how long");
 }
