@@ -216,7 +216,11 @@ impl Call {
             is_tcp: line.is_tcp,
         };
         if operation.work.starts_unlocked() && state.registered.is_none() {
-            return self.begin_unlocked(operation, state, &port, &line);
+            // Behind other operations it isn't tried.
+            return match state.operations.is_empty() {
+                true => self.begin_unlocked(operation, state, &port, &line),
+                false => self.start_task(operation, state, port, &line),
+            };
         }
         // Most end immediately, and need no task in the port.
         let reports = state.registered.is_some();
