@@ -72,7 +72,7 @@ pub(crate) trait Work: Send + 'static {
 
     /// Whether the call that starts it tries it without the number's lock, because other threads
     /// start operations on the same number. Such an operation is not listed. If the number is also
-    /// registered, the call keeps the lock.
+    /// registered or has other operations, the call keeps the lock.
     fn starts_unlocked(&self) -> bool {
         false
     }

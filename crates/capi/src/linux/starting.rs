@@ -1,7 +1,7 @@
 //! How an operation starts: the checks of its call, and the ways in which it may end within that.
 //!
 //! Most operations end immediately and need no memory. A send is then tried without a lock of the
-//! port, an accept without one of its listener's number, and a receive that waits is left to the
+//! port, the first accept without one of its listener's number, and a receive that waits is left to the
 //! socket's [receiver](super::receiving). Only the rest become tasks of the port.
 
 use std::ffi::c_int;
@@ -216,7 +216,7 @@ impl Call {
             is_tcp: line.is_tcp,
         };
         if operation.work.starts_unlocked() && state.registered.is_none() {
-            // Behind other operations it isn't tried.
+            // Behind other operations it usually isn't tried.
             return match state.operations.is_empty() {
                 true => self.begin_unlocked(operation, state, &port, &line),
                 false => self.start_task(operation, state, port, &line),

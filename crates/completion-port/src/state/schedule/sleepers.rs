@@ -172,7 +172,8 @@ fn advise(
 ) {
     let LongSleeps { count, at } = long_sleeps;
     let last = at.filter(|at| now < *at + LIKELY);
-    if last.is_some_and(|last| since.unwrap_or(now) <= last) {
+    let may_be_older = |last| since.map_or(now < last + LONG, |since| since <= last);
+    if last.is_some_and(may_be_older) {
         // It may have the same cause.
         return;
     }

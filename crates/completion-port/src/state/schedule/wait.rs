@@ -122,13 +122,13 @@ impl Schedule {
         None
     }
 
-    /// Returns whether the worker leaves the queue and the kernel's events to the running workers.
+    /// Returns whether the worker leaves the queue and the kernel's events to the busy workers.
     #[inline]
     fn leaves(&self, turn: &Turn, port: &impl SchedulePort) -> bool {
         turn.rests
             || self.watchdog.defers
                 && self.workers.watching() == Some(turn.me)
-                && self.workers.others_at_work(turn.me) > 0
+                && self.workers.is_another_busy(turn.me)
                 && (!self.controller.is_long()
                     || port.ready() == 0
                         && port.unchecked() == 0

@@ -34,7 +34,7 @@ pub(super) struct Watchdog {
     next_query: Moment,
     /// When a worker other than the watchdog last polled, if that still matters.
     last_poll: Option<Moment>,
-    /// The watchdog leaves the port to the running workers, since they return on their own.
+    /// The watchdog leaves the port to the busy workers, since they return on their own.
     pub(super) defers: bool,
     /// The number of packets handed out by the last look, and that number plus the packets queued
     /// then.
@@ -52,7 +52,7 @@ impl Watchdog {
     }
 
     /// Notes that a watchdog was appointed, which has not begun. If it `defers`, it leaves the port
-    /// to the running workers.
+    /// to the busy workers.
     pub(super) fn is_appointed(&mut self, defers: bool) {
         self.due = None;
         self.defers = defers;
@@ -197,7 +197,7 @@ impl Schedule {
     }
 
     /// Ends a look of `me`: sets the time of the next one, and whether the watchdog leaves the port
-    /// to the running workers.
+    /// to the busy workers.
     fn end_look(
         &mut self,
         me: WorkerNumber,
@@ -211,13 +211,13 @@ impl Schedule {
         // they would be with sleep records.
         let away = tick.max(TICK / 4);
         let mut due = now + if is_first { tick.min(SOON) } else { tick };
-        // If a running worker polled recently, the watchdog leaves the next poll to it. It does not
-        // if nearly a tick has passed since, because the remaining time is not worth another look.
-        let runs = self.workers.others_at_work(me) > 0;
+        // If a busy worker polled recently, the watchdog leaves the next poll to it. It does not if
+        // nearly a tick has passed since, because the remaining time is not worth another look.
+        let is_busy = self.workers.is_another_busy(me);
         let polled = self.watchdog.last_poll;
-        let polled = polled.filter(|polled| runs && now + away / 4 <= *polled + away);
+        let polled = polled.filter(|polled| is_busy && now + away / 4 <= *polled + away);
         self.watchdog.last_poll = polled;
-        if runs && polled.is_none() {
+        if self.workers.running() > 0 && polled.is_none() {
             let found = port.ready() + port.registered();
             self.controller.was_unattended(self.handed + found as u64);
         }

@@ -163,6 +163,16 @@ impl WorkerTable {
         self.at_work() - usize::from(self.places[worker].status == Status::Searching)
     }
 
+    /// Returns whether a worker other than `worker` and the watchdog runs, or has arrived and is still
+    /// awake in its wait. It soon sees what there is.
+    pub(crate) fn is_another_busy(&self, worker: WorkerNumber) -> bool {
+        self.statuses().any(|(other, status)| {
+            other != worker
+                && self.watching != Some(other)
+                && matches!(status, Status::Running | Status::Searching)
+        })
+    }
+
     /// Returns how many workers could be woken in addition to `worker`, which is about to run.
     #[inline]
     pub(crate) fn helpers(&self, worker: WorkerNumber) -> usize {

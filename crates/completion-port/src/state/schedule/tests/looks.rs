@@ -2,6 +2,7 @@
 //! return.
 
 use super::*;
+use crate::state::schedule::workers::WorkerTable;
 
 #[test]
 fn a_thread_that_leaves_the_kernels_wait_empty_appoints_the_newest_parked_thread() {
@@ -175,6 +176,26 @@ fn the_watchdog_leaves_the_port_to_a_thread_that_is_busy_in_its_wait() {
     assert_eq!(hand(&rig, 0).len(), 1);
 }
 
+/// Otherwise two threads could leave the port to each other.
+#[test]
+fn the_port_is_left_neither_to_the_watchdog_nor_to_a_thread_that_is_not_awake() {
+    let mut workers = WorkerTable::new(3);
+    (0..3).for_each(|worker| assert_eq!(workers.join(), worker));
+    assert!(!workers.is_another_busy(0), "they have never waited");
+    workers.arrive(0);
+    workers.arrive(1);
+    assert!(workers.is_another_busy(0) && workers.is_another_busy(1));
+    workers.watch(1);
+    assert!(!workers.is_another_busy(0) && workers.is_another_busy(1));
+    workers.rest(0);
+    assert!(!workers.is_another_busy(1));
+    assert_eq!(workers.call(), Some(0));
+    assert!(!workers.is_another_busy(1), "it is not awake yet");
+    workers.arrive(2);
+    workers.run(2);
+    assert!(workers.is_another_busy(1));
+}
+
 #[test]
 fn a_thread_that_sleeps_after_the_port_was_left_to_it_is_found_a_tick_after_it_came_back() {
     let mut rig = rig(2, 2, SHORT);
@@ -313,6 +334,19 @@ fn only_several_long_sleeps_limit_the_packets_that_cannot_be_taken_back() {
     }
     rig.port.now += 1000 * MICROSECOND;
     rig.schedule.scan(&mut rig.port);
+    assert_eq!(rig.schedule.figures().blocks_found, 4);
+    assert_eq!(rig.port.advised, Some(64));
+    // The system is asked about them, one after the other.
+    let mut rig = self::rig(4, 5, SHORT);
+    for worker in 0..4 {
+        take_one(&mut rig, worker);
+        rig.nod(worker, true);
+    }
+    rig.run_wait(4);
+    for _ in 0..300 {
+        rig.port.now += 10 * MICROSECOND;
+        rig.step(4);
+    }
     assert_eq!(rig.schedule.figures().blocks_found, 4);
     assert_eq!(rig.port.advised, Some(64));
     assert_eq!(found_asleep(false).port.advised, Some(64), "nobody knows for how long");
