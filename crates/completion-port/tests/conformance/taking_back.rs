@@ -129,8 +129,8 @@ on_every_system! {
             }
             assert!(port.raw().advised_room() > 1_000_000, "{}", port.raw().advised_room());
             // Four sleeps are enough, each found within 100 ms of the one before. On a busy machine they
-            // may be found further apart. The number rises again each second, in which this thread may have been
-            // starved.
+            // may be found further apart. The number rises again each second, in which this thread may
+            // have been starved.
             let begun = Instant::now();
             while port.raw().advised_room() > 16 {
                 assert!(begun.elapsed() < system.soon(), "{}", port.raw().advised_room());

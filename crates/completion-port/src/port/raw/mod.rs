@@ -547,9 +547,9 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
     /// caller has moved wait until that handler ends.
     ///
     /// The number is normally `usize::MAX`. It drops to 64 when a thread is found that sleeps for a
-    /// millisecond, and to 1 when another such sleep follows within 100 ms, or when a thread is stuck
-    /// for some milliseconds with the packets it took. It rises again step by step while no such
-    /// thread is found. Each time it rose too soon, the next rise takes longer.
+    /// millisecond, and to 1 after four such sleeps, each found within 100 ms of the one before, or
+    /// when a thread is stuck for some milliseconds with the packets it took. It rises again step by
+    /// step while no such thread is found. Each time it rose too soon, the next rise takes longer.
     ///
     /// Pass the number to [`Batch::set_capacity`]; the port itself does not enforce it. It may
     /// change at any time. Reading it costs almost nothing while there is no limit.

@@ -153,9 +153,8 @@ fn the_watchdog_leaves_the_port_to_a_thread_that_has_lately_been_in_the_kernels_
     assert_eq!(hand(&rig, 1).len(), 1);
 }
 
-/// A thread that carries out deferred tasks in its wait takes what there is when it is done with them.
-#[test]
-fn the_watchdog_leaves_the_port_to_a_thread_that_is_busy_in_its_wait() {
+/// Thread 0 has come back after 600 µs and handled a packet again, while thread 1 is the watchdog.
+fn with_a_watchdog() -> Rig {
     let mut rig = rig(2, 2, SHORT);
     rig.run_wait(0);
     rig.run_wait(1);
@@ -166,6 +165,13 @@ fn the_watchdog_leaves_the_port_to_a_thread_that_is_busy_in_its_wait() {
     rig.edge(1);
     rig.run_wait(0);
     rig.take_packet(0);
+    rig
+}
+
+/// A thread that carries out deferred tasks in its wait takes what there is when it is done with them.
+#[test]
+fn the_watchdog_leaves_the_port_to_a_thread_that_is_busy_in_its_wait() {
+    let mut rig = with_a_watchdog();
     rig.wait(0, 64, None);
     rig.edge(1);
     rig.port.now += 400 * MICROSECOND;
@@ -198,16 +204,7 @@ fn the_port_is_left_neither_to_the_watchdog_nor_to_a_thread_that_is_not_awake() 
 
 #[test]
 fn a_thread_that_sleeps_after_the_port_was_left_to_it_is_found_a_tick_after_it_came_back() {
-    let mut rig = rig(2, 2, SHORT);
-    rig.run_wait(0);
-    rig.run_wait(1);
-    rig.edge(1);
-    rig.settle();
-    rig.take_packet(0);
-    rig.pass(600 * MICROSECOND);
-    rig.edge(1);
-    rig.run_wait(0);
-    rig.take_packet(0);
+    let mut rig = with_a_watchdog();
     rig.nod(0, true);
     rig.pass(400 * MICROSECOND);
     rig.pass(599 * MICROSECOND);
