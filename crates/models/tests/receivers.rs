@@ -159,7 +159,7 @@ impl Socket {
             return false;
         }
         if self.notes.may_have_data() {
-            // As `try_now`.
+            // As `try_next`.
             self.notes.begin_read();
             let is_done = self.read();
             if is_done {

@@ -355,6 +355,10 @@ impl ReceiverPort for CompletionPort {
         self.port.raw().try_exclusively(line, Side::Out, attempt)
     }
 
+    fn is_drained_by_short_read(&self, line: SharedId) -> bool {
+        self.port.is_drained_by_short_read(line.id())
+    }
+
     fn post_ended(&self, bytes: u32, key: usize, overlapped: NonNull<Overlapped>, status: u32) {
         let _ = self.post_end(bytes, key, overlapped.as_ptr().cast(), status);
     }

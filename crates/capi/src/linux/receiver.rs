@@ -49,6 +49,9 @@ pub(crate) trait ReceiverPort: Debug + Send + Sync {
     /// done. The caller lets no other send start meanwhile.
     fn send(&self, line: SharedId, attempt: &mut dyn FnMut(RawFd) -> Attempt) -> bool;
 
+    /// Whether a short read on this association means that no data remains.
+    fn is_drained_by_short_read(&self, line: SharedId) -> bool;
+
     /// Queues the packet of an operation that has ended with this status, unless the port was closed
     /// or there is no memory.
     fn post_ended(&self, bytes: u32, key: usize, overlapped: NonNull<Overlapped>, status: u32);
@@ -131,6 +134,11 @@ impl Receiver {
         WaitBegun { may_have_data, is_watched: self.port.is_watched() }
     }
 
+    /// Whether a short read means that no data remains.
+    pub(crate) fn is_drained_by_short_read(&self) -> bool {
+        self.port.is_drained_by_short_read(self.line)
+    }
+
     /// The port that has its task.
     pub(crate) fn port(&self) -> &Arc<dyn ReceiverPort> {
         &self.port
@@ -198,6 +206,10 @@ mod tests {
 
         fn send(&self, _: SharedId, _: &mut dyn FnMut(RawFd) -> Attempt) -> bool {
             unreachable!("the receiver sends nothing");
+        }
+
+        fn is_drained_by_short_read(&self, _: SharedId) -> bool {
+            unreachable!("the receiver reads nothing");
         }
 
         fn post_ended(&self, _: u32, _: usize, _: NonNull<Overlapped>, _: u32) {

@@ -148,11 +148,37 @@ pub(crate) fn key(state: &State, port: &CompletionPort, line: &Line) -> Option<u
 }
 
 /// Returns the key of the packets of the next receive on a number that is locked, if its receiver
-/// is free and a read is known to find no data.
+/// is free.
 pub(crate) fn key_of_next(state: &State) -> Option<usize> {
     let (receiver, line) = (state.receiver.as_ref()?, state.line?);
-    let waits = is_ready(receiver, &line) && !receiver.notes().may_have_data();
-    state.associated.filter(|it| waits && it.port == line.port).map(|it| it.key)
+    let is_ready = is_ready(receiver, &line);
+    state.associated.filter(|it| is_ready && it.port == line.port).map(|it| it.key)
+}
+
+/// Tries that receive, which is about to begin on this number, unless a read is known to find no data.
+/// Returns its outcome; `None` if it has to wait.
+pub(crate) fn try_next(
+    state: &State,
+    number: &Number,
+    descriptor: RawFd,
+    receive: &WaitingReceive,
+) -> Option<Outcome> {
+    let receiver = state.receiver.as_ref().filter(|it| it.notes().may_have_data())?;
+    let mut outcome = Outcome { is_tcp: !number.has_layer(), ..Outcome::default() };
+    receiver.notes().begin_read();
+    // SAFETY: `fill` demands a buffer that can be written.
+    // - the program lends it to the receive, which has not ended.
+    let attempt = unsafe { fill(descriptor, receive.buffer, &mut outcome) };
+    let is_empty = match attempt {
+        Attempt::Blocked => true,
+        // Another layer gives a short read another meaning.
+        Attempt::Drained => outcome.is_tcp && receiver.is_drained_by_short_read(),
+        _ => false,
+    };
+    if !is_empty {
+        receiver.notes().note_data();
+    }
+    matches!(attempt, Attempt::Done | Attempt::Drained).then_some(outcome)
 }
 
 /// Begins that receive. It waits.
@@ -173,26 +199,6 @@ pub(crate) fn continue_with(mut state: MutexGuard<'_, State>, receive: WaitingRe
         }
         driver::watch(&port);
     }
-}
-
-/// Tries a receive that is about to begin. Returns whether it is done.
-pub(crate) fn try_now(
-    receiver: &Receiver,
-    port: &CompletionPort,
-    line: &Line,
-    attempt: impl FnOnce() -> Attempt,
-) -> bool {
-    receiver.notes().begin_read();
-    let attempt = attempt();
-    let is_empty = match attempt {
-        Attempt::Blocked => true,
-        Attempt::Drained => port.is_drained_by_short_read(line.id.id()),
-        _ => false,
-    };
-    if !is_empty {
-        receiver.notes().note_data();
-    }
-    matches!(attempt, Attempt::Done | Attempt::Drained)
 }
 
 /// A receiver's task.

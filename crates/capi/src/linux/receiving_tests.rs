@@ -30,6 +30,9 @@ use crate::taking::Changed;
 
 const KEY: usize = 5;
 
+/// `WSAECONNRESET`.
+const RESET: u32 = 10054;
+
 /// The bytes that each receive has room for.
 const ROOM: usize = 4;
 
@@ -129,6 +132,11 @@ impl Connection {
         packets
     }
 
+    /// Has the port look for events.
+    fn look(&self) {
+        assert_eq!(self.port.is_ready(), Ok(false));
+    }
+
     /// The next packets report these receives in this order, which have received what was sent.
     fn assert_received(&self, receives: &[Arc<Receive>]) {
         let packets = self.packets(receives.len());
@@ -150,6 +158,12 @@ fn handle_of(descriptor: RawFd) -> Handle {
 
 /// Begins a receive.
 fn begin(descriptor: RawFd, receive: &Receive, kind: Kind) {
+    let begun = begun(descriptor, receive, kind);
+    assert!(matches!(begun, Ok(_) | Err(code::IO_PENDING)));
+}
+
+/// Begins a receive. Returns what the call does: the number of bytes, or the code of its error.
+fn begun(descriptor: RawFd, receive: &Receive, kind: Kind) -> Result<u32, u32> {
     let count = match kind {
         Kind::Suitable => 1,
         Kind::Unsuitable => 2,
@@ -159,9 +173,9 @@ fn begin(descriptor: RawFd, receive: &Receive, kind: Kind) {
         size: u32::try_from(size).unwrap(),
         bytes: receive.buffer().wrapping_byte_add(place * size),
     };
-    let (parts, mut flags) = ([part(0), part(1)], 0);
-    let (received, address, address_size) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-    // SAFETY: `cp_start_receive` demands that many buffers and a number, and memory that stays valid.
+    let (parts, mut received, mut flags) = ([part(0), part(1)], 0, 0);
+    let (address, address_size) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: `cp_start_receive` demands that many buffers and two numbers, and memory that stays valid.
     // - these are locals;
     // - valid: the test keeps the receive until it has ended.
     let begun = unsafe {
@@ -169,14 +183,14 @@ fn begin(descriptor: RawFd, receive: &Receive, kind: Kind) {
             descriptor,
             parts.as_ptr(),
             u32::try_from(count).unwrap(),
-            received,
+            &raw mut received,
             &raw mut flags,
             address,
             address_size,
             receive.address(),
         )
     };
-    assert!(begun == 0 || last::last() == code::IO_PENDING);
+    if begun == 0 { Ok(received) } else { Err(last::last()) }
 }
 
 /// What another thread does when the next receive has ended, before its packet is queued.
@@ -243,4 +257,75 @@ fn receives_that_begin_before_the_task_of_a_receiver_keep_their_order() {
     connection.send(2 * ROOM);
     connection.assert_received(&[first, second]);
     connection.close();
+}
+
+/// A connection with a receiver that is free and has found data meanwhile.
+fn with_data_for_a_receiver(bytes: usize) -> Connection {
+    let mut connection = Connection::new();
+    let first = Receive::new();
+    begin(connection.near.as_raw_fd(), &first, Kind::Suitable);
+    connection.send(1);
+    assert_eq!(connection.packets(1)[0].bytes, 1);
+    connection.send(bytes);
+    connection.look();
+    connection
+}
+
+#[test]
+fn a_receive_that_finds_data_for_its_receiver_ends_in_its_call() {
+    for (skips_packet, bytes) in [(false, ROOM), (false, 2), (true, ROOM), (true, 2)] {
+        let connection = with_data_for_a_receiver(bytes);
+        let descriptor = connection.near.as_raw_fd();
+        if skips_packet {
+            numbers::entry(descriptor).unwrap().lock().modes |= operations::SKIP_PACKET_ON_SUCCESS;
+        }
+        let receive = Receive::new();
+        // As a former use may leave it.
+        receive.overlapped.offset.store(7, Relaxed);
+        assert_eq!(begun(descriptor, &receive, Kind::Suitable), Ok(u32::try_from(bytes).unwrap()));
+        assert_eq!(receive.overlapped.status.load(Relaxed), 0);
+        assert_eq!(receive.overlapped.bytes.load(Relaxed), bytes);
+        assert_eq!(receive.overlapped.offset.load(Relaxed), 0, "the flags");
+        assert_eq!(receive.bytes()[..bytes], (b'a'..).take(bytes).collect::<Vec<_>>());
+        if skips_packet {
+            connection.look();
+        } else {
+            let packet = connection.packets(1)[0];
+            assert_eq!((packet.key, packet.overlapped), (KEY, receive.address()));
+            assert_eq!((packet.internal, packet.bytes as usize), (0, bytes));
+        }
+        // The next one waits, and has the next data.
+        let next = Receive::new();
+        assert_eq!(begun(descriptor, &next, Kind::Suitable), Err(code::IO_PENDING));
+        let mut connection = connection;
+        connection.send(ROOM);
+        connection.assert_received(&[next]);
+        connection.close();
+    }
+}
+
+/// Without another event, the receiver's next receive finds the end, or that the peer has reset the
+/// connection. The system reports a reset once, the library each time.
+#[test]
+fn a_receive_that_finds_the_end_for_its_receiver_reports_it() {
+    for is_reset in [false, true] {
+        let connection = with_data_for_a_receiver(ROOM);
+        let descriptor = connection.near.as_raw_fd();
+        let [full, last] = [(); 2].map(|()| Receive::new());
+        assert_eq!(begun(descriptor, &full, Kind::Suitable), Ok(4), "the receiver looks again");
+        assert_eq!(connection.packets(1)[0].overlapped, full.address());
+        let Connection { handle, port, mut near, far } = connection;
+        if is_reset {
+            // That is what a peer does that leaves something unread.
+            near.write_all(b"unread").unwrap();
+        }
+        drop(far);
+        let expected = if is_reset { Err(RESET) } else { Ok(0) };
+        for _ in 0..2 {
+            assert_eq!(begun(descriptor, &last, Kind::Suitable), expected);
+        }
+        assert_eq!(port.is_ready(), Ok(!is_reset), "only the call reports a failure");
+        drop(near);
+        handles::close(handle).unwrap();
+    }
 }

@@ -1,8 +1,9 @@
 //! How an operation starts: the checks of its call, and the ways in which it may end within that.
 //!
-//! Most operations end immediately and need no memory. A send is then tried without a lock of the
-//! port, the first accept without one of its listener's number, and a receive that waits is left to the
-//! socket's [receiver](super::receiving). Only the rest become tasks of the port.
+//! Most operations end immediately and need no memory. Sends, and receives that the socket's
+//! [receiver](super::receiving) can carry out, are then tried without a lock of the port, and the first
+//! accept without one of its listener's number. A receive that waits is left to the receiver. Only the
+//! rest become tasks of the port.
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
@@ -96,18 +97,24 @@ unsafe fn begin(
     let call = Call { start, overlapped, number, event, has_packet };
     call.words().bytes.store(0, Relaxed);
     call.words().status.store(status::PENDING as usize, Release);
-    if let Some(receive) = call.receive(&work, &state, receiving::key_of_next) {
-        receiving::continue_with(state, receive);
-        return Ok(Begun::Pending);
+    let tried = match call.receive(&work, &state, receiving::key_of_next) {
+        Some(receive) => match receiving::try_next(&state, number, descriptor, &receive) {
+            None => {
+                receiving::continue_with(state, receive);
+                return Ok(Begun::Pending);
+            }
+            Some(outcome) => Some((true, outcome)),
+        },
+        None => call.send(&mut work, &state),
+    };
+    match tried {
+        // An error and the end of a stream take the long way.
+        Some((true, outcome)) if outcome.errno == 0 && outcome.bytes > 0 => {
+            call.succeed(state, outcome);
+            Ok(Begun::Done)
+        }
+        _ => call.begin_on_line(work, state, tried),
     }
-    let sent = call.send(&mut work, &state);
-    if let Some((true, outcome)) = sent
-        && outcome.errno == 0
-    {
-        call.succeed(state, outcome);
-        return Ok(Begun::Done);
-    }
-    call.begin_on_line(work, state, sent)
 }
 
 /// A call that starts an operation and has passed its checks.
@@ -162,11 +169,14 @@ impl Call {
         is_tried.then_some((is_done, outcome))
     }
 
-    /// Reports the success of such a send.
+    /// Reports the success of such a send, or of a receive of the receiver.
     fn succeed(self, state: MutexGuard<'_, State>, outcome: Outcome) {
         let Self { overlapped, .. } = self;
         // Before the end is reported: the program may reuse the memory after that.
         self.start.told.write(outcome);
+        if self.start.tells_flags {
+            self.words().offset.store(outcome.flags, Relaxed);
+        }
         self.words().bytes.store(outcome.bytes as usize, Relaxed);
         self.words().status.store(status::SUCCESS as usize, Release);
         let packet = match (&state.receiver, state.associated) {
@@ -184,12 +194,13 @@ impl Call {
         }
     }
 
-    /// Starts the operation on the line of its number. `sent`: what a send has done so far.
+    /// Starts the operation on the line of its number. `tried`: whether it is done, and its outcome so
+    /// far; `None` if it was not tried.
     fn begin_on_line<W: Work>(
         self,
         mut work: W,
         mut state: MutexGuard<'_, State>,
-        sent: Option<(bool, Outcome)>,
+        tried: Option<(bool, Outcome)>,
     ) -> Result<Begun, u32> {
         let Self { number, start: Start { descriptor, side, .. }, .. } = self;
         let address = self.overlapped.as_ptr().addr();
@@ -210,7 +221,7 @@ impl Call {
         let mut operation = Operation {
             work,
             recipients: None,
-            outcome: sent.map(|(_, outcome)| outcome).unwrap_or_default(),
+            outcome: tried.map(|(_, outcome)| outcome).unwrap_or_default(),
             // After the look-up, which may have changed the number's meaning.
             target: Target { descriptor, number, epoch: number.epoch() },
             is_tcp: line.is_tcp,
@@ -224,14 +235,11 @@ impl Call {
         }
         // Most end immediately, and need no task in the port.
         let reports = state.registered.is_some();
-        let is_done = match (&mut state.receiver, &receive, sent) {
-            (_, _, Some((is_done, _))) => is_done,
-            (Some(receiver), Some(_), None) if receiver.notes().may_have_data() => {
-                let attempt = || operation.attempt_locked(descriptor);
-                receiving::try_now(receiver, &port, &line, attempt)
-            }
-            (Some(_), Some(_), None) => false,
-            _ => !is_listed && is_done_at_once(&port, line.id, side, reports, &mut operation),
+        let is_done = match tried {
+            Some((is_done, _)) => is_done,
+            // It waits for what the receiver's task finds.
+            None if receive.is_some() && state.receiver.is_some() => false,
+            None => !is_listed && is_done_at_once(&port, line.id, side, reports, &mut operation),
         };
         if is_done {
             enable_held(&mut state, number, descriptor, &port);
