@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and its imports from this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 91] = [
+const LAYERS: [(&str, &[&str]); 89] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -22,8 +22,6 @@ const LAYERS: [(&str, &[&str]); 91] = [
     ("linux/protocols", &[]),
     ("linux/addresses", &[]),
     ("linux/spare_memory", &[]),
-    ("linux/sync", &[]),
-    ("linux/notes", &["linux/sync"]),
     ("windows", &[]),
     ("windows/last", &[]),
     ("windows/message", &[]),
@@ -38,7 +36,7 @@ const LAYERS: [(&str, &[&str]); 91] = [
     ("windows/relay", &["errors", "windows/last", "windows/message"]),
     ("windows/sockets", &["errors"]),
     ("windows/status", &["errors"]),
-    ("linux/receiver", &["abi", "linux/notes"]),
+    ("linux/receiver", &["abi"]),
     (
         "linux/numbers",
         &[
@@ -250,7 +248,6 @@ const LAYERS: [(&str, &[&str]); 91] = [
         &[
             "linux/driver",
             "linux/errno",
-            "linux/notes",
             "linux/numbers",
             "linux/port",
             "linux/receiver",

@@ -39,11 +39,11 @@
 //!  the system              descriptors        what sort of socket a descriptor is
 //!  memory                  addresses  spare_memory  a map by OVERLAPPEDs; boxes that are used again
 //!  associations to come    later
-//!  a stream's receiver     receiver  notes    and the flags that it shares with its task
+//!  a stream's receiver     receiver
 //!  pointers of programs    memory             whether there is memory
 //!  waits for a word        waits  words       also for that of an OVERLAPPED
 //!  objects of headers      foreign
-//!  types                   pool_size  errno  last  messages  process  status  sync
+//!  types                   pool_size  errno  last  messages  process  status
 //! ```
 //!
 //! - [`numbers`] knows a port only by the number of its handle, so that a port's key can point into
@@ -85,7 +85,6 @@ pub mod memory;
 pub mod messages;
 pub mod modules;
 pub mod named;
-mod notes;
 pub mod numbered;
 mod numbers;
 pub(crate) mod object;
@@ -114,7 +113,6 @@ mod starting;
 #[cfg(test)]
 mod starting_tests;
 pub(crate) mod status;
-mod sync;
 pub mod transfers;
 pub mod transmit;
 pub mod views;

@@ -6,12 +6,11 @@ use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use completion_port::raw::Attempt;
+use completion_port::raw::{Attempt, EdgeNotes};
 use completion_port::{OpId, SharedId};
 use libc::iovec;
 
 use crate::abi::Overlapped;
-use crate::linux::notes::Notes;
 
 /// A receive that waits for data.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ pub(crate) struct Receiver {
     port: Arc<dyn ReceiverPort>,
     /// The task; `None` while it is being started.
     task: Option<OpId>,
-    notes: Arc<Notes>,
+    notes: Arc<EdgeNotes>,
     waiting: Option<WaitingReceive>,
     /// It has had no other receive than the one that it was made for.
     is_new: bool,
@@ -96,7 +95,7 @@ impl Receiver {
         receive: WaitingReceive,
     ) -> Self {
         port.begin_operation();
-        let (notes, task, waiting) = (Arc::new(Notes::new()), None, Some(receive));
+        let (notes, task, waiting) = (Arc::new(EdgeNotes::new()), None, Some(receive));
         Self { name, line, port, task, notes, waiting, is_new: true, is_last: false }
     }
 
@@ -119,7 +118,7 @@ impl Receiver {
         self.line == line && self.waiting.is_none() && !self.is_last
     }
 
-    pub(crate) fn notes(&self) -> &Arc<Notes> {
+    pub(crate) fn notes(&self) -> &Arc<EdgeNotes> {
         &self.notes
     }
 
@@ -273,14 +272,14 @@ mod tests {
     fn what_may_be_there_is_noted_until_the_next_read() {
         let mut receiver = Receiver::new(1, line(), Arc::<Counts>::default(), receive(64));
         let notes = Arc::clone(receiver.notes());
-        assert!(!notes.may_have_data() && notes.edge(), "a receive waits");
+        assert!(!notes.may_be_ready() && notes.edge(), "a receive waits");
         receiver.take().unwrap();
-        assert!(notes.may_have_data() && !notes.edge());
+        assert!(notes.may_be_ready() && !notes.edge());
         assert!(receiver.wait(receive(64)).may_have_data, "an edge has come");
-        notes.begin_read();
-        assert!(!notes.may_have_data());
-        notes.note_data();
-        assert!(notes.may_have_data());
+        notes.begin_attempt();
+        assert!(!notes.may_be_ready());
+        notes.note_ready();
+        assert!(notes.may_be_ready());
     }
 
     #[test]

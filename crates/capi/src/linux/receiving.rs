@@ -1,8 +1,9 @@
 //! Receives of a stream that has one in flight at a time, as most servers do.
 //!
 //! A task of the port for each such receive would have to be started and ended for each. Instead
-//! the stream has a [`Receiver`] with one task, which stays in flight. The port tries it after each
-//! edge, and it carries out the receive that waits, if any.
+//! the stream has a [`Receiver`] with one task, which stays in flight. The port tries it at each edge
+//! for which a receive waits, and it carries out that receive. Other edges are [noted](EdgeNotes) for
+//! the next one.
 //!
 //! If anything else is to start on the reading side, the receiver ends first: immediately, or with
 //! the receive that waits. It also ends when the kernel has reported more than readiness. Ordinary
@@ -15,13 +16,12 @@ use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use completion_port::raw::{Attempt, Ending, Side};
+use completion_port::raw::{Attempt, EdgeNotes, Ending, Side};
 use completion_port::{Error, Id, Started};
 use libc::iovec;
 
 use crate::linux::driver;
 use crate::linux::errno::{Signals, errno};
-use crate::linux::notes::Notes;
 use crate::linux::numbers::{InFlight, Line, Number, State};
 use crate::linux::port::{Begun, BoxedOperation, CompletionPort, Outcome, PortOperation, Told};
 use crate::linux::receiver::{Receiver, WaitBegun, WaitingReceive};
@@ -163,9 +163,9 @@ pub(crate) fn try_next(
     descriptor: RawFd,
     receive: &WaitingReceive,
 ) -> Option<Outcome> {
-    let receiver = state.receiver.as_ref().filter(|it| it.notes().may_have_data())?;
+    let receiver = state.receiver.as_ref().filter(|it| it.notes().may_be_ready())?;
     let mut outcome = Outcome { is_tcp: !number.has_layer(), ..Outcome::default() };
-    receiver.notes().begin_read();
+    receiver.notes().begin_attempt();
     // SAFETY: `fill` demands a buffer that can be written.
     // - the program lends it to the receive, which has not ended.
     let attempt = unsafe { fill(descriptor, receive.buffer, &mut outcome) };
@@ -176,7 +176,7 @@ pub(crate) fn try_next(
         _ => false,
     };
     if !is_empty {
-        receiver.notes().note_data();
+        receiver.notes().note_ready();
     }
     matches!(attempt, Attempt::Done | Attempt::Drained).then_some(outcome)
 }
@@ -210,7 +210,7 @@ pub(crate) struct Task {
     descriptor: RawFd,
     /// The epoch of the number in which it was started.
     epoch: u32,
-    notes: Arc<Notes>,
+    notes: Arc<EdgeNotes>,
     has_ended: bool,
 }
 
@@ -284,7 +284,7 @@ impl Task {
             }
             return Attempted::Finished(Attempt::Idle);
         };
-        receiver.notes().begin_read();
+        receiver.notes().begin_attempt();
         let mut outcome = Outcome { is_tcp: !self.number.has_layer(), ..Outcome::default() };
         // SAFETY: `fill` demands a buffer that can be written.
         // - the program lends it to the receive, which has not ended.
@@ -401,7 +401,10 @@ pub(crate) fn start_task(port: &Arc<CompletionPort>, line: &Line, task: Task) ->
         Ok(Started::InFlight(name)) => {
             let mut state = number.lock();
             match state.receiver.as_mut().filter(|it| it.name() == receiver) {
-                Some(receiver) => receiver.begin(name),
+                Some(receiver) => {
+                    receiver.begin(name);
+                    port.raw().keep_edge_notes(name, receiver.notes());
+                }
                 None => {
                     drop(state);
                     // It has ended meanwhile, which its task does not know.

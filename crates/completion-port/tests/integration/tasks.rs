@@ -5,6 +5,8 @@
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
+#[cfg(not(windows))]
+use std::net::Shutdown;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -12,6 +14,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(not(windows))]
+use completion_port::raw::EdgeNotes;
 use completion_port::raw::{Attempt, Ending, Hints, Side, Task};
 use completion_port::{
     Batch, Buffer, Interest, OpId, Operation, Packet, Persistent, Port, Started,
@@ -770,4 +774,57 @@ fn tasks_behind_one_that_is_idle_are_tried_when_it_leaves() {
             assert!(is_done && byte == *b"a", "the port still knows of the byte");
         }
     }
+}
+
+// On Windows, an idle task is tried every ten milliseconds.
+#[cfg(not(windows))]
+#[test]
+fn an_edge_is_only_noted_while_nothing_of_an_idle_task_waits() {
+    let stand = Stand::new();
+    let (name, notes) = (stand.begin(true), Arc::new(EdgeNotes::new()));
+    stand.port.raw().keep_edge_notes(name, &notes);
+    stand.send_and_see(b'a');
+    notes.end_wait();
+    let before = stand.attempts();
+    (&stand.far).write_all(b"b").unwrap();
+    stand.go_on_until(|| notes.may_be_ready());
+    assert!(stand.is_at_rest());
+    assert_eq!(stand.attempts(), before);
+    // Work begins to wait, and finds the note.
+    stand.shared.work.store(1, SeqCst);
+    assert!(notes.wait());
+    stand.port.raw().retry(stand.id, Side::In);
+    assert_eq!(stand.next(), b'a');
+    notes.begin_attempt();
+    stand.shared.work.store(1, SeqCst);
+    assert!(!notes.wait());
+    (&stand.far).write_all(b"c").unwrap();
+    assert_eq!(stand.next(), b'b');
+    stand.shared.work.store(1, SeqCst);
+    stand.port.raw().retry(stand.id, Side::In);
+    assert_eq!(stand.next(), b'c');
+    // Other tasks have no part in that.
+    notes.end_wait();
+    assert!(stand.port.cancel(name).unwrap());
+    assert_eq!(stand.next(), b'!');
+    for keeps_again in [false, true] {
+        stand.begin(false);
+        if keeps_again {
+            stand.port.raw().keep_edge_notes(name, &notes);
+        }
+        (&stand.far).write_all(b"d").unwrap();
+        assert_eq!([stand.next(), stand.next()], *b"d.");
+    }
+}
+
+/// There may be no further edge.
+#[cfg(not(windows))]
+#[test]
+fn an_idle_task_is_tried_at_the_end_of_its_stream_even_if_nothing_waits() {
+    let stand = Stand::new();
+    let (name, notes) = (stand.begin(true), Arc::new(EdgeNotes::new()));
+    stand.port.raw().keep_edge_notes(name, &notes);
+    notes.end_wait();
+    stand.far.shutdown(Shutdown::Write).unwrap();
+    stand.go_on_until(|| stand.attempts() > 0);
 }

@@ -1,10 +1,10 @@
 //! How edges and completed requests reach the operations of a registration.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use super::Operations;
 use crate::state::facts::Facts;
-use crate::state::operations::{OpEntry, OpQueues, OpTable};
+use crate::state::operations::{EdgeNotes, OpEntry, OpQueues, OpTable};
 use crate::state::queue::{NIL, Node, OP};
 use crate::state::slot::{Slot, SlotStep};
 use crate::sync::MutexGuard;
@@ -51,6 +51,21 @@ impl Operations {
         let (due, is_missed) = entry.lock().notify_ready(self.nodes(), slot, in_flight);
         due.into_iter().filter(|node| *node != NIL).for_each(&mut queue);
         is_missed
+    }
+
+    /// Keeps what a task tells about edges, until it ends. Ignored if it has ended.
+    ///
+    /// A one-shot reactor would report the same readiness again and again while nothing takes it.
+    pub(crate) fn keep_edge_notes(&self, task: u64, notes: &Arc<EdgeNotes>) {
+        #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
+        let (op_index, uses) = (task as u32, (task >> 32) as u32);
+        let Some(op) = self.nodes().find_op(op_index) else { return };
+        let Some(entry) = self.entry(op.slot()).filter(|_| !self.is_one_shot()) else { return };
+        let index = op.slot();
+        let mut queues = entry.lock();
+        if op.uses() == uses && op.slot() == index && op.is_in_flight() {
+            queues.keep_notes(op.direction(), task, Arc::clone(notes));
+        }
     }
 
     /// Takes the completed request with this name from the back end and ends its operation.

@@ -50,19 +50,21 @@ mod file_task;
 mod task;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{DeferredWork, name_parts};
 use crate::port::Port;
 use crate::port::batch::Batch;
 use crate::port::current::own_worker;
-use crate::port::operation::{SharedId, Started};
+use crate::port::operation::{OpId, SharedId, Started};
 use crate::port::packets::Packets;
 pub use crate::port::raw::file_task::{
     FileEnd, FileTask, FileTaskId, FileTasks, FileWork, OpenFile, ReadNow,
 };
 pub use crate::port::raw::task::{Attempt, Ending, Side, Task};
 use crate::port::registration::{Id, Registration};
+pub use crate::state::operations::EdgeNotes;
 use crate::state::slot::Drained;
 use crate::types::error::{Refused, Result};
 use crate::types::fd::RawFd;
@@ -466,6 +468,21 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
             Side::Out => Direction::Out,
         };
         self.port.engine().pull_in(id.id().0, direction);
+    }
+
+    /// Has the port take part in what a [task](Task) in flight and its program tell each other about
+    /// edges.
+    ///
+    /// While the task is [`Idle`](Attempt::Idle) and no work [waits](EdgeNotes::wait), an edge is then
+    /// only noted, and costs little more than the kernel's report. An edge that comes while the task is
+    /// being tried has it tried once more, and so does an edge that reports an end, an error or urgent
+    /// data. If the task has ended, nothing happens. On Windows, nothing changes.
+    ///
+    /// # Examples
+    ///
+    /// See [`EdgeNotes`].
+    pub fn keep_edge_notes(self, task: OpId, notes: &Arc<EdgeNotes>) {
+        self.port.engine().keep_edge_notes(task.0, notes);
     }
 
     /// Returns the calls that run operations on files with this port's file engine, and call their

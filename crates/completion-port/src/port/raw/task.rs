@@ -31,7 +31,8 @@ pub enum Attempt {
     /// So a task may stay in flight and carry out one piece of work after the other. The tasks
     /// that follow wait until it ends. If it is cancelled, the next one is tried, unless the
     /// descriptor is known not to be ready. On Windows, the port tries an idle task every ten
-    /// milliseconds.
+    /// milliseconds. [`Raw::keep_edge_notes`](crate::port::raw::Raw::keep_edge_notes) saves attempts
+    /// that would find nothing to do.
     Idle,
     /// The task lacks something that readiness does not report, such as a descriptor or memory. It
     /// is tried again after some milliseconds.

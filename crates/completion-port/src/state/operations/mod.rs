@@ -22,11 +22,13 @@
 //! | `op` | one operation: its phase and its end reason |
 //! | `alone` | the steps of a lone operation |
 //! | `list` | operations in the order of their starts |
+//! | `edge_notes` | what an idle task and its program tell each other about edges |
 //! | `queue` | one direction of a registration |
 //! | `queues` | all operations of a registration: in queues, on files, or done by the system |
 //! | `entry` | the state of a registration's operations besides its slot |
 
 mod alone;
+mod edge_notes;
 mod entry;
 mod list;
 mod op;
@@ -35,6 +37,7 @@ mod queues;
 #[cfg(test)]
 mod tests;
 
+pub use edge_notes::EdgeNotes;
 pub(crate) use entry::{ConnectPermission, OpEntries, OpEntry};
 pub(crate) use op::{EndReason, Op, OpTable};
 pub(crate) use queues::{FollowUp, OpQueues, Step, Tried};

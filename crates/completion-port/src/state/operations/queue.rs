@@ -1,5 +1,8 @@
 //! The operations of one direction of a registration: the waiting ones, and the active one.
 
+use std::sync::Arc;
+
+use super::edge_notes::EdgeNotes;
 use super::list::OpList;
 use super::op::{OpTable, Phase};
 use crate::state::moment::Moment;
@@ -22,6 +25,8 @@ pub(super) struct OpQueue {
     retry: Moment,
     /// A resource that no edge announces became available during the current attempt.
     is_pulled_in: bool,
+    /// The name of a task and what it tells about edges. Without effect once the task has ended.
+    notes: Option<(u64, Arc<EdgeNotes>)>,
 }
 
 impl OpQueue {
@@ -33,6 +38,7 @@ impl OpQueue {
             begun: 0,
             retry: Moment::NEVER,
             is_pulled_in: false,
+            notes: None,
         }
     }
 
@@ -76,6 +82,22 @@ impl OpQueue {
         self.begin(first);
         ops.op(first).set(Phase::Due);
         first
+    }
+
+    /// Keeps what the task with this name tells about edges.
+    pub(super) fn keep_notes(&mut self, task: u64, notes: Arc<EdgeNotes>) {
+        self.notes = Some((task, notes));
+    }
+
+    /// Returns whether an edge makes the first waiting operation due. Otherwise that is an idle task
+    /// with nothing to do, and its notes have the edge.
+    pub(super) fn is_tried_at_edge(&self, ops: &impl OpTable) -> bool {
+        let Some((task, notes)) = &self.notes else { return true };
+        let first = self.waiting.first();
+        // Nothing is noted during an attempt: the active task notes the edge itself.
+        let is_idle = self.active == NIL
+            && first.is_some_and(|first| ops.op(first).name(first & !OP) == *task);
+        !is_idle || notes.is_tried_at_edge()
     }
 
     /// Makes `node`, an operation or [`CALLER`], the active one.

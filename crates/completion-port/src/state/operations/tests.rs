@@ -1,9 +1,10 @@
 //! The order of operations, without a slot's other states. The model checker covers those.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{ConnectPermission, EndReason, Op, OpEntry, OpQueues, OpTable, Step, Tried};
+use super::{ConnectPermission, EdgeNotes, EndReason, Op, OpEntry, OpQueues, OpTable, Step, Tried};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::queue::{Links, NIL, Node, NodeList, OP};
@@ -82,6 +83,43 @@ fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
         }
         let left: Vec<_> = nodes[1..15].iter().copied().filter(|node| *node != middle).collect();
         assert_eq!(order, left);
+    });
+}
+
+#[test]
+fn an_edge_is_noted_and_tries_no_idle_task_of_which_nothing_waits() {
+    crate::sync::tests::tested(|| {
+        let (all, slot, mut queues) = shared(2);
+        let [task, next] = [0, 1].map(|number| number | OP);
+        for node in [task, next] {
+            let step = queues.start(&all, node, 0, Direction::In, Moment::NEVER, false);
+            assert_eq!(step, Step::Waits);
+        }
+        let notes = Arc::new(EdgeNotes::new());
+        queues.keep_notes(Direction::In, all.op(task).name(0), Arc::clone(&notes));
+        let edge = |queues: &mut OpQueues| queues.notify_ready(&all, &slot, Facts::IN).0[0];
+        let tried = |queues: &mut OpQueues, node, tried| queues.tried(&all, &slot, node, tried, 0);
+        // Something waits.
+        assert_eq!(edge(&mut queues), task);
+        assert_eq!(queues.turn(&all, &slot, task, 0).0, Step::Try);
+        notes.end_wait();
+        // Another one comes during the attempt, which is repeated and notes it.
+        assert_eq!(edge(&mut queues), NIL);
+        assert!(!notes.may_be_ready());
+        assert_eq!(tried(&mut queues, task, Tried::Idle).0, Step::Try);
+        assert_eq!(tried(&mut queues, task, Tried::Idle).0, Step::Waits);
+        assert_eq!(edge(&mut queues), NIL);
+        assert!(notes.may_be_ready());
+        assert!(slot.word().is_known_ready(Facts::IN), "for what follows the task");
+        assert!(notes.wait());
+        assert_eq!(edge(&mut queues), task);
+        assert_eq!(queues.turn(&all, &slot, task, 0).0, Step::Try);
+        let (step, follow_up) = tried(&mut queues, task, Tried::Done { dry: false });
+        assert_eq!((step, follow_up.due), (Step::Ends(EndReason::Done), next));
+        // The next one has no part in that.
+        notes.end_wait();
+        assert_eq!(tried(&mut queues, next, Tried::Blocked).0, Step::Waits);
+        assert_eq!(edge(&mut queues), next);
     });
 }
 

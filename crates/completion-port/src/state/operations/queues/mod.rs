@@ -9,7 +9,9 @@ mod files;
 mod system;
 
 use std::fmt;
+use std::sync::Arc;
 
+use super::edge_notes::EdgeNotes;
 use super::list::OpList;
 use super::op::{EndReason, Op, OpTable, Phase};
 use super::queue::{CALLER, OpQueue};
@@ -216,9 +218,17 @@ impl OpQueues {
                 // what it found is older than the edge.
                 slot.know(direction.facts(), true);
             }
-            due[direction as usize] = queue.next_due(ops);
+            // An end or an error is always for the operation to see.
+            if !slot.word().is_plain() || queue.is_tried_at_edge(ops) {
+                due[direction as usize] = queue.next_due(ops);
+            }
         }
         (due, is_missed)
+    }
+
+    /// Keeps what the task with this name tells about edges of its direction.
+    pub(crate) fn keep_notes(&mut self, direction: Direction, task: u64, notes: Arc<EdgeNotes>) {
+        self.queue(direction).keep_notes(task, notes);
     }
 
     /// Notes that a resource that no edge announces is available at `now`. Returns true if the

@@ -1,3 +1,0 @@
-//! Atomics of the files that the model checker compiles again, so that it can replace them.
-
-pub(crate) use std::sync::atomic::AtomicBool;
