@@ -3,7 +3,7 @@
 //! A task of the port for each such receive would have to be started and ended for each. Instead
 //! the stream has a [`Receiver`] with one task, which stays in flight. The port tries it at each edge
 //! for which a receive waits, and it carries out that receive. Other edges are [noted](EdgeNotes) for
-//! the next one.
+//! the next one, as long as the kernel reports no more than readiness.
 //!
 //! If anything else is to start on the reading side, the receiver ends first: immediately, or with
 //! the receive that waits. It also ends when the kernel has reported more than readiness. Ordinary

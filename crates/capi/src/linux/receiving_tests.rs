@@ -11,7 +11,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libc::iovec;
 
@@ -259,6 +259,18 @@ fn receives_that_begin_before_the_task_of_a_receiver_keep_their_order() {
     connection.close();
 }
 
+/// What a thread does whose packet is about to be queued, once, and the threads that this has started.
+static WHEN_QUEUED: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+static BEGINNING: Mutex<Vec<thread::JoinHandle<()>>> = Mutex::new(Vec::new());
+
+fn when_queued(_key: usize, is_about_to_be_queued: bool) {
+    assert!(is_about_to_be_queued);
+    let next = WHEN_QUEUED.lock().unwrap().take();
+    if let Some(next) = next {
+        next();
+    }
+}
+
 /// A connection with a receiver that is free and has found data meanwhile.
 fn with_data_for_a_receiver(bytes: usize) -> Connection {
     let mut connection = Connection::new();
@@ -302,6 +314,29 @@ fn a_receive_that_finds_data_for_its_receiver_ends_in_its_call() {
         connection.assert_received(&[next]);
         connection.close();
     }
+}
+
+/// Another thread begins the next receive as soon as the program sees that the first one has ended.
+#[test]
+fn receives_that_end_in_their_calls_are_reported_in_that_order() {
+    let connection = with_data_for_a_receiver(2 * ROOM);
+    let descriptor = connection.near.as_raw_fd();
+    let receives = [(); 2].map(|()| Receive::new());
+    let next = Arc::clone(&receives[1]);
+    *WHEN_QUEUED.lock().unwrap() = Some(Box::new(move || {
+        let beginning = thread::spawn(move || begin(descriptor, &next, Kind::Suitable));
+        // It has to wait for the first one's packet.
+        let begun = Instant::now();
+        while !beginning.is_finished() && begun.elapsed() < Duration::from_millis(20) {
+            thread::yield_now();
+        }
+        BEGINNING.lock().unwrap().push(beginning);
+    }));
+    connection.port.counts.set(when_queued).unwrap();
+    begin(descriptor, &receives[0], Kind::Suitable);
+    BEGINNING.lock().unwrap().drain(..).for_each(|beginning| beginning.join().unwrap());
+    connection.assert_received(&receives);
+    connection.close();
 }
 
 /// Without another event, the receiver's next receive finds the end, or that the peer has reset the

@@ -24,7 +24,7 @@ use crate::linux::operations::{
     look_at,
 };
 use crate::linux::port::{Begun, BoxedOperation, CompletionPort, Outcome, Told};
-use crate::linux::receiver::{WaitBegun, WaitingReceive};
+use crate::linux::receiver::WaitingReceive;
 use crate::linux::registrations::Ended;
 use crate::linux::waitable::Waitable;
 use crate::linux::waits::{this_thread, wake_waiting};
@@ -108,9 +108,9 @@ unsafe fn begin(
         None => call.send(&mut work, &state),
     };
     match tried {
-        // An error and the end of a stream take the long way.
+        // An error, the end of a stream and a send of nothing take the long way.
         Some((true, outcome)) if outcome.errno == 0 && outcome.bytes > 0 => {
-            call.succeed(state, outcome);
+            call.succeed(&state, outcome);
             Ok(Begun::Done)
         }
         _ => call.begin_on_line(work, state, tried),
@@ -170,8 +170,8 @@ impl Call {
     }
 
     /// Reports the success of such a send, or of a receive of the receiver.
-    fn succeed(self, state: MutexGuard<'_, State>, outcome: Outcome) {
-        let Self { overlapped, .. } = self;
+    fn succeed(&self, state: &State, outcome: Outcome) {
+        let Self { overlapped, .. } = *self;
         // Before the end is reported: the program may reuse the memory after that.
         self.start.told.write(outcome);
         if self.start.tells_flags {
@@ -179,18 +179,13 @@ impl Call {
         }
         self.words().bytes.store(outcome.bytes as usize, Relaxed);
         self.words().status.store(status::SUCCESS as usize, Release);
-        let packet = match (&state.receiver, state.associated) {
-            (Some(receiver), Some(it))
-                if self.has_packet && state.modes & SKIP_PACKET_ON_SUCCESS == 0 =>
-            {
-                Some((Arc::clone(receiver.port()), it.key))
-            }
-            _ => None,
-        };
-        drop(state);
         wake_waiting(overlapped.as_ptr());
-        if let Some((port, key)) = packet {
-            port.post_ended(outcome.bytes, key, overlapped, status::SUCCESS);
+        // The number stays locked until then: the next receive that finds data is reported later.
+        if let (Some(receiver), Some(it)) = (&state.receiver, state.associated)
+            && self.has_packet
+            && state.modes & SKIP_PACKET_ON_SUCCESS == 0
+        {
+            receiver.port().post_ended(outcome.bytes, it.key, overlapped, status::SUCCESS);
         }
     }
 
@@ -237,8 +232,6 @@ impl Call {
         let reports = state.registered.is_some();
         let is_done = match tried {
             Some((is_done, _)) => is_done,
-            // It waits for what the receiver's task finds.
-            None if receive.is_some() && state.receiver.is_some() => false,
             None => !is_listed && is_done_at_once(&port, line.id, side, reports, &mut operation),
         };
         if is_done {
@@ -353,33 +346,20 @@ impl Call {
         begun
     }
 
-    /// Lets a receive wait in the receiver of its socket, which is made if there is none.
+    /// Lets a receive wait in a receiver, which is made for it. One that there is has tried it.
     fn wait(
         &self,
-        mut state: MutexGuard<'_, State>,
+        state: MutexGuard<'_, State>,
         port: &Arc<CompletionPort>,
         line: &Line,
         receive: WaitingReceive,
     ) -> Result<Begun, u32> {
-        let Self { number, start: Start { descriptor, side, .. }, .. } = *self;
-        let in_flight = self.in_flight(line);
-        let Some(receiver) = &mut state.receiver else {
-            let socket = (number, descriptor);
-            let started = receiving::start(port, line, socket, state, receive, in_flight);
-            let started = started.map(|()| Begun::Pending).map_err(code_of_refusal);
-            return started.inspect_err(|_| self.refuse());
-        };
-        let address = receive.address();
-        let WaitBegun { may_have_data, is_watched } = receiver.wait(receive);
-        state.operations.insert(address, in_flight);
-        drop(state);
-        if may_have_data {
-            port.raw().retry(line.id, side);
-        }
-        if !is_watched {
-            driver::watch(port);
-        }
-        Ok(Begun::Pending)
+        let Self { number, start: Start { descriptor, .. }, .. } = *self;
+        debug_assert!(state.receiver.is_none(), "it has ended, or has tried the receive");
+        let (socket, in_flight) = ((number, descriptor), self.in_flight(line));
+        let started = receiving::start(port, line, socket, state, receive, in_flight);
+        let started = started.map(|()| Begun::Pending).map_err(code_of_refusal);
+        started.inspect_err(|_| self.refuse())
     }
 
     /// Starts a task of the port.

@@ -817,6 +817,23 @@ fn an_edge_is_only_noted_while_nothing_of_an_idle_task_waits() {
     }
 }
 
+#[cfg(not(windows))]
+#[test]
+fn an_operation_that_is_no_task_has_no_part_in_notes_of_edges() {
+    let port: Port<u32> = Port::new().unwrap();
+    let (near, mut far) = connected();
+    let token = Port::raw(&port).associate_number(number(&near), 7).unwrap();
+    let started = port.start(token, Operation::recv(Vec::with_capacity(1)));
+    let name = started.map_err(|refused| refused.error()).unwrap();
+    let notes = Arc::new(EdgeNotes::new());
+    notes.end_wait();
+    port.raw().keep_edge_notes(name, &notes);
+    far.write_all(b"a").unwrap();
+    let mut batch = Batch::new();
+    let packet = port.raw().wait_cloned(&mut batch, SOON).unwrap().next();
+    assert!(matches!(packet, Some(Packet::SharedCompleted(_))), "{packet:?}");
+}
+
 /// There may be no further edge.
 #[cfg(not(windows))]
 #[test]
@@ -824,7 +841,9 @@ fn an_idle_task_is_tried_at_the_end_of_its_stream_even_if_nothing_waits() {
     let stand = Stand::new();
     let (name, notes) = (stand.begin(true), Arc::new(EdgeNotes::new()));
     stand.port.raw().keep_edge_notes(name, &notes);
+    stand.send_and_see(b'a');
     notes.end_wait();
+    let before = stand.attempts();
     stand.far.shutdown(Shutdown::Write).unwrap();
-    stand.go_on_until(|| stand.attempts() > 0);
+    stand.go_on_until(|| stand.attempts() > before);
 }

@@ -53,17 +53,22 @@ impl Operations {
         is_missed
     }
 
-    /// Keeps what a task tells about edges, until it ends. Ignored if it has ended.
+    /// Keeps what a task tells about edges, until it ends. Ignored if it has ended, or is no task.
     ///
-    /// A one-shot reactor would report the same readiness again and again while nothing takes it.
+    /// A one-shot reactor would report the same readiness again and again while nothing takes it. So
+    /// there, each edge has the task tried.
     pub(crate) fn keep_edge_notes(&self, task: u64, notes: &Arc<EdgeNotes>) {
+        if self.forked() || self.is_one_shot() {
+            return;
+        }
         #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
         let (op_index, uses) = (task as u32, (task >> 32) as u32);
         let Some(op) = self.nodes().find_op(op_index) else { return };
-        let Some(entry) = self.entry(op.slot()).filter(|_| !self.is_one_shot()) else { return };
         let index = op.slot();
+        let Some(entry) = self.entry(index) else { return };
         let mut queues = entry.lock();
-        if op.uses() == uses && op.slot() == index && op.is_in_flight() {
+        // Checked under the lock: the op index may have been reused, even for another registration.
+        if op.uses() == uses && op.slot() == index && op.is_in_flight() && op.is_task() {
             queues.keep_notes(op.direction(), task, Arc::clone(notes));
         }
     }

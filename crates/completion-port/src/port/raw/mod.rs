@@ -471,16 +471,26 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
     }
 
     /// Has the port take part in what a [task](Task) in flight and its program tell each other about
-    /// edges.
+    /// edges, as [`EdgeNotes`] describes.
     ///
-    /// While the task is [`Idle`](Attempt::Idle) and no work [waits](EdgeNotes::wait), an edge is then
-    /// only noted, and costs little more than the kernel's report. An edge that comes while the task is
-    /// being tried has it tried once more, and so does an edge that reports an end, an error or urgent
-    /// data. If the task has ended, nothing happens. On Windows, nothing changes.
+    /// From now on, while the task waits and none of its work does, an edge is only noted. That costs
+    /// little more than the kernel's report. In these cases an edge still has the task tried:
     ///
-    /// # Examples
+    /// - The task is being tried, and that attempt returns [`Idle`](Attempt::Idle) or
+    ///   [`Blocked`](Attempt::Blocked).
+    /// - The descriptor has reported an end, an error or urgent data, now or before.
     ///
-    /// See [`EdgeNotes`].
+    /// Of several calls for tasks of the same side, the last one counts. If the task has ended, if the
+    /// name is not that of a task, or in a forked child, nothing happens.
+    ///
+    /// # Platform notes
+    ///
+    /// On Windows, nothing happens: each edge has the task tried.
+    ///
+    /// # Threads
+    ///
+    /// Any thread that holds none of the port's locks may call this, including inside an
+    /// [attempt](Task::attempt). It runs no task.
     pub fn keep_edge_notes(self, task: OpId, notes: &Arc<EdgeNotes>) {
         self.port.engine().keep_edge_notes(task.0, notes);
     }

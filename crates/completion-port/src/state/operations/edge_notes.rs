@@ -4,13 +4,28 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::sync::AtomicBool;
 
-/// What an [idle](crate::raw::Attempt::Idle) task and its program tell each other about edges, without
-/// a lock. [`Raw::keep_edge_notes`](crate::raw::Raw::keep_edge_notes) has the port take part.
+/// What a task that stays in flight and its program tell each other about edges, without a lock.
 ///
-/// A task that carries out one piece of work after the other has nothing to do between them. An edge
-/// that comes then need not be more than noted. Work that begins to wait looks for that note
-/// afterwards, and whoever notes an edge looks for waiting work afterwards. So one of them sees the
-/// other.
+/// Such a task carries out one piece of work after the other, and has nothing to do between them. An
+/// edge that comes then is only noted. A thread that lets work wait looks for such a note afterwards,
+/// and a thread that notes an edge looks for waiting work afterwards. So one of them sees the other.
+///
+/// With [`Raw::keep_edge_notes`](crate::raw::Raw::keep_edge_notes), the port notes such edges itself
+/// and does not try the task. No edge is lost if the program does the following:
+///
+/// - Each [attempt](crate::raw::Task::attempt) begins with [`edge`](Self::edge). If no work waits, it
+///   returns [`Idle`](crate::raw::Attempt::Idle).
+/// - [`begin_attempt`](Self::begin_attempt) comes before each system call that takes something from the
+///   descriptor. [`note_ready`](Self::note_ready) follows, unless the call has shown that nothing is
+///   left.
+/// - When work is taken to be ended, [`end_wait`](Self::end_wait) is called.
+/// - Work that [`wait`](Self::wait)s although an attempt may succeed has the port
+///   [retry](crate::raw::Raw::retry) the task.
+///
+/// # Threads
+///
+/// Any thread may call these at any time, except that one thread at a time lets work wait, or ends that.
+/// A lock of the program ensures it.
 ///
 /// # Examples
 ///
@@ -20,7 +35,7 @@ use crate::sync::AtomicBool;
 /// let notes = EdgeNotes::new();
 /// assert!(notes.edge(), "work waits: an attempt is worthwhile");
 /// notes.begin_attempt();
-/// notes.end_wait();
+/// notes.end_wait(); // it is done, and nothing is left
 /// assert!(!notes.edge(), "nothing waits");
 /// assert!(notes.may_be_ready());
 /// assert!(notes.wait(), "an edge has come");
@@ -40,7 +55,7 @@ impl Default for EdgeNotes {
 }
 
 impl EdgeNotes {
-    /// Work waits for the first edge.
+    /// Creates the notes of a task whose first work waits.
     #[must_use]
     pub fn new() -> Self {
         Self { may_be_ready: AtomicBool::new(false), waits: AtomicBool::new(true) }
@@ -53,18 +68,16 @@ impl EdgeNotes {
         self.waits.load(SeqCst)
     }
 
-    /// Returns whether the task is to be tried because of an edge, which notes an edge itself.
-    /// Otherwise the edge is noted.
+    /// Returns whether an edge has the task tried, which then notes the edge. Otherwise this call has
+    /// noted it.
     #[inline]
     pub(crate) fn is_tried_at_edge(&self) -> bool {
         self.waits.load(Relaxed) || self.edge()
     }
 
     /// Work waits for the next edge. Returns whether an attempt may succeed already: an edge has come
-    /// since the last one began, or that has left something. Then the caller has the port
-    /// [retry](crate::raw::Raw::retry) the task.
-    ///
-    /// One thread at a time lets work wait, or ends that.
+    /// since the last attempt began, or the last attempt has left something. Then the caller has the
+    /// port [retry](crate::raw::Raw::retry) the task.
     #[inline]
     #[must_use]
     pub fn wait(&self) -> bool {
