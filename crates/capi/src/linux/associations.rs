@@ -45,6 +45,10 @@ fn associate_descriptor(
     if state.associated.is_some_and(|it| it.identity == identity && handles::is_open(it.port)) {
         return Err(code::INVALID_PARAMETER);
     }
+    if state.associated.is_some_and(|it| it.identity != identity) {
+        // They were another socket's, which was closed without this library.
+        state.modes = 0;
+    }
     state.associated = Some(Associated { port: port.name(), key, identity });
     if let Some(later) = state.take_later(identity).filter(|_| counts == Counts::ForAll) {
         later.set(port.name(), key);

@@ -316,6 +316,25 @@ fn a_receive_that_finds_data_for_its_receiver_ends_in_its_call() {
     }
 }
 
+/// The number's former socket was closed without the library.
+#[test]
+fn a_socket_does_not_have_the_notification_modes_of_another_one() {
+    let (former, mut connection) = (Connection::new(), Connection::new());
+    let number = former.near.as_raw_fd();
+    assert_eq!(operations::cp_set_completion_modes(handle_of(number), 1), 1);
+    // SAFETY: dup2(2) demands two numbers, and closes the second one.
+    // - the first one is a stream, and nothing uses the second one any more.
+    let made = unsafe { libc::dup2(connection.near.as_raw_fd(), number) };
+    assert_eq!(made, number);
+    associate(handle_of(number), &connection.port, KEY).unwrap();
+    connection.send(ROOM);
+    let receive = Receive::new();
+    assert_eq!(begun(number, &receive, Kind::Suitable), Ok(4));
+    connection.assert_received(&[receive]);
+    connection.close();
+    former.close();
+}
+
 /// Another thread begins the next receive as soon as the program sees that the first one has ended.
 #[test]
 fn receives_that_end_in_their_calls_are_reported_in_that_order() {
