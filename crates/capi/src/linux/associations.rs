@@ -46,7 +46,7 @@ fn associate_descriptor(
         return Err(code::INVALID_PARAMETER);
     }
     if state.associated.is_some_and(|it| it.identity != identity) {
-        // They were another socket's, which was closed without this library.
+        // The modes are those of another socket, which other code has closed.
         state.modes = 0;
     }
     state.associated = Some(Associated { port: port.name(), key, identity });

@@ -346,7 +346,8 @@ impl Call {
         begun
     }
 
-    /// Lets a receive wait in a receiver, which is made for it. One that there is has tried it.
+    /// Makes a receiver, in which a receive waits. The number has none: that would have tried the
+    /// receive, and let it wait.
     fn wait(
         &self,
         state: MutexGuard<'_, State>,

@@ -776,15 +776,22 @@ fn tasks_behind_one_that_is_idle_are_tried_when_it_leaves() {
     }
 }
 
+/// An idle task, a byte that it has left, and its notes. None of its work waits.
 // On Windows, an idle task is tried every ten milliseconds.
 #[cfg(not(windows))]
-#[test]
-fn an_edge_is_only_noted_while_nothing_of_an_idle_task_waits() {
+fn with_notes() -> (Stand, OpId, Arc<EdgeNotes>) {
     let stand = Stand::new();
     let (name, notes) = (stand.begin(true), Arc::new(EdgeNotes::new()));
     stand.port.raw().keep_edge_notes(name, &notes);
     stand.send_and_see(b'a');
     notes.end_wait();
+    (stand, name, notes)
+}
+
+#[cfg(not(windows))]
+#[test]
+fn an_edge_is_only_noted_while_nothing_of_an_idle_task_waits() {
+    let (stand, name, notes) = with_notes();
     let before = stand.attempts();
     (&stand.far).write_all(b"b").unwrap();
     stand.go_on_until(|| notes.may_be_ready());
@@ -838,11 +845,7 @@ fn an_operation_that_is_no_task_has_no_part_in_notes_of_edges() {
 #[cfg(not(windows))]
 #[test]
 fn an_idle_task_is_tried_at_the_end_of_its_stream_even_if_nothing_waits() {
-    let stand = Stand::new();
-    let (name, notes) = (stand.begin(true), Arc::new(EdgeNotes::new()));
-    stand.port.raw().keep_edge_notes(name, &notes);
-    stand.send_and_see(b'a');
-    notes.end_wait();
+    let (stand, ..) = with_notes();
     let before = stand.attempts();
     stand.far.shutdown(Shutdown::Write).unwrap();
     stand.go_on_until(|| stand.attempts() > before);

@@ -153,7 +153,7 @@ fn the_watchdog_leaves_the_port_to_a_thread_that_has_lately_been_in_the_kernels_
     assert_eq!(hand(&rig, 1).len(), 1);
 }
 
-/// Thread 0 has come back after 600 µs and handled a packet again, while thread 1 is the watchdog.
+/// Thread 0 has returned after 600 µs and handled a packet again, while thread 1 is the watchdog.
 fn with_a_watchdog() -> Rig {
     let mut rig = rig(2, 2, SHORT);
     rig.run_wait(0);
