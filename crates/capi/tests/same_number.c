@@ -16,6 +16,7 @@
 #endif
 
 #include "check.h"
+#include "overlapped.h"
 
 static HANDLE port;
 
@@ -272,6 +273,60 @@ static void an_association_is_that_of_a_socket(void)
     CHECK_IS(CloseHandle(other), TRUE);
 }
 
+/* Sends a byte to itself, and returns whether a packet reports that. */
+static int a_send_is_reported(SOCKET s)
+{
+    struct sockaddr_in address = bind_to_loopback(s);
+    OVERLAPPED overlapped = fresh(NULL), *reported = NULL;
+    char byte = 'x';
+    WSABUF buffer = buffer_of(&byte, 1);
+    DWORD bytes = 0;
+    ULONG_PTR key = 0;
+    CHECK_IS(WSASendTo(s, &buffer, 1, NULL, 0, (struct sockaddr *)&address, sizeof address, &overlapped, NULL), 0);
+    if (!GetQueuedCompletionStatus(port, &bytes, &key, &reported, 0)) {
+        CHECK(reported == NULL);
+        return 0;
+    }
+    CHECK(reported == &overlapped && bytes == 1);
+    return 1;
+}
+
+/* What a program chooses for a socket does not apply to the next one of its number. */
+static void a_choice_is_that_of_a_socket(void)
+{
+    SOCKET s = unseen_socket();
+    CHECK_IS(SetFileCompletionNotificationModes((HANDLE)s, FILE_SKIP_COMPLETION_PORT_ON_SUCCESS), TRUE);
+    s = another(s);
+    CHECK(CreateIoCompletionPort((HANDLE)s, port, 1, 0) == port);
+    CHECK(a_send_is_reported(s));
+    CHECK_IS(SetFileCompletionNotificationModes((HANDLE)s, FILE_SKIP_COMPLETION_PORT_ON_SUCCESS), TRUE);
+    s = another(s);
+    CHECK(CreateIoCompletionPort((HANDLE)s, port, 1, 0) == port);
+    CHECK(a_send_is_reported(s));
+    s = another(s);
+    CHECK_IS(SetFileCompletionNotificationModes((HANDLE)s, FILE_SKIP_COMPLETION_PORT_ON_SUCCESS), TRUE);
+    CHECK(CreateIoCompletionPort((HANDLE)s, port, 1, 0) == port);
+    CHECK(!a_send_is_reported(s));
+#ifndef _WIN32
+    /* Chosen before the library notices that it is another socket. */
+    {
+        OVERLAPPED overlapped = fresh(NULL);
+        int room = 30000, size = sizeof room;
+        char byte;
+        s = another(s);
+        CHECK_IS(setsockopt(s, SOL_SOCKET, SO_RCVBUF, (char *)&room, sizeof room), 0);
+        (void)bind_to_loopback(s);
+        CHECK_IS(receive_into(s, &byte, 1, NULL, &overlapped), SOCKET_ERROR);
+        CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+        CHECK_IS(getsockopt(s, SOL_SOCKET, SO_RCVBUF, (char *)&room, &size), 0);
+        CHECK_IS(room, 30000);
+        CHECK_IS(CancelIoEx((HANDLE)s, &overlapped), TRUE);
+        CHECK_IS(GetOverlappedResult((HANDLE)s, &overlapped, (DWORD *)&size, TRUE), FALSE);
+    }
+#endif
+    close_unseen(s);
+}
+
 #ifndef _WIN32
 /* If the kernel refuses to watch the next socket, the entry has the error, and nothing is
  * registered. */
@@ -435,6 +490,7 @@ static void what_holds_on_every_system(void)
     a_socket_that_comes_back_to_its_number_is_registered();
 #endif
     an_association_is_that_of_a_socket();
+    a_choice_is_that_of_a_socket();
     memset(told, 0, sizeof told);
     every_socket_is_told_of_at_random();
 }

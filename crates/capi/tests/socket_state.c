@@ -301,6 +301,7 @@ static void room_is_what_the_program_has_set(void)
     const int names[] = {SO_SNDBUF, SO_RCVBUF};
     int kind, i;
     SOCKET listener, near, far;
+    WSAPROTOCOL_INFOA info;
     for (kind = 0; kind < 2; kind++) {
         for (i = 0; i < 2; i++) {
             SOCKET s = kind ? udp_socket() : tcp_socket();
@@ -322,6 +323,15 @@ static void room_is_what_the_program_has_set(void)
             CHECK_SOCKET_ERROR(set_flag(s, names[i], 0), WSAENOTSOCK);
         }
     }
+    /* A duplicate is the same socket. */
+    near = tcp_socket();
+    CHECK_IS(set_flag(near, SO_RCVBUF, 40000), 0);
+    CHECK_IS(WSADuplicateSocketA(near, GetCurrentProcessId(), &info), 0);
+    far = WSASocketA(info.iAddressFamily, info.iSocketType, info.iProtocol, &info, 0, WSA_FLAG_OVERLAPPED);
+    CHECK(far != INVALID_SOCKET);
+    CHECK_IS(room_of(far, SO_RCVBUF), 40000);
+    closesocket(near);
+    closesocket(far);
     /* A connection inherits its listener's sizes. */
     listener = tcp_listener(&address);
     CHECK_IS(set_flag(listener, SO_RCVBUF, 40000), 0);

@@ -45,10 +45,8 @@ fn associate_descriptor(
     if state.associated.is_some_and(|it| it.identity == identity && handles::is_open(it.port)) {
         return Err(code::INVALID_PARAMETER);
     }
-    if state.associated.is_some_and(|it| it.identity != identity) {
-        // The modes are those of another socket, which other code has closed.
-        state.modes = 0;
-    }
+    // Not those of a socket that other code has closed.
+    state.chosen = state.chosen.known_of(identity);
     state.associated = Some(Associated { port: port.name(), key, identity });
     if let Some(later) = state.take_later(identity).filter(|_| counts == Counts::ForAll) {
         later.set(port.name(), key);

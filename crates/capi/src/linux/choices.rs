@@ -19,12 +19,18 @@ pub(crate) struct Chosen {
     pub(crate) send_room: Option<u32>,
     /// `SO_RCVBUF`.
     pub(crate) receive_room: Option<u32>,
+    /// Which successes queue no packet: `FILE_SKIP_...`.
+    pub(crate) modes: u8,
 }
 
 impl Chosen {
     /// Returns the choices for the socket that `descriptor` names, for changing.
     pub(crate) fn of(&mut self, descriptor: RawFd) -> &mut Self {
-        let socket = descriptors::identity(descriptor);
+        self.of_socket(descriptors::identity(descriptor))
+    }
+
+    /// The same for the socket with this identity.
+    pub(crate) fn of_socket(&mut self, socket: u64) -> &mut Self {
         if self.socket != socket {
             *self = Self { socket, ..Self::default() };
         }
@@ -32,12 +38,18 @@ impl Chosen {
     }
 
     /// Returns the choices for the socket that `descriptor` names.
-    pub(crate) fn known(&self, descriptor: RawFd) -> Self {
-        if self.socket != 0 && self.socket == descriptors::identity(descriptor) {
-            *self
-        } else {
+    pub(crate) fn known(self, descriptor: RawFd) -> Self {
+        // Most sockets have none, and this avoids the system call.
+        if self.socket == 0 {
             Self::default()
+        } else {
+            self.known_of(descriptors::identity(descriptor))
         }
+    }
+
+    /// Returns the choices for the socket with this identity.
+    pub(crate) fn known_of(self, socket: u64) -> Self {
+        if self.socket == socket { self } else { Self::default() }
     }
 
     /// The same choices for the socket with this identity, which replaces the old one and has no port.

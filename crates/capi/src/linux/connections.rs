@@ -40,7 +40,7 @@ pub(crate) fn descriptor_of(socket: usize) -> RawFd {
 }
 
 /// Replaces the socket that `descriptor` names with `made`, a new one. Its entry is locked, and
-/// keeps the association, the modes and the registration. `is_tcp` if it is known to be a stream.
+/// keeps the association, the choices and the registration. `is_tcp` if it is known to be a stream.
 /// If an operation `begins`, it starts immediately. The caller reports the operations that have
 /// ended. If the system refuses, the number keeps its former state.
 pub(crate) fn replace(
@@ -52,7 +52,7 @@ pub(crate) fn replace(
     begins: bool,
 ) -> (registrations::Ended, Result<(), c_int>) {
     let was_vouched = number.is_vouched();
-    let State { associated, registered, modes, chosen, .. } = *state;
+    let State { associated, registered, chosen, .. } = *state;
     let options = number.options();
     let ended = number.retire_locked(state, registrations::end);
     let done = number.with_blocking_kept(|| {
@@ -87,7 +87,6 @@ pub(crate) fn replace(
     let identity = descriptors::identity(named);
     state.tcp = Some(identity).filter(|_| is_tcp && done.is_ok());
     state.associated = associated.map(|it| Associated { identity, ..it });
-    state.modes = modes;
     state.chosen = chosen.handed_on(identity);
     // The carried options, to be carried again next time. The reading half of `made` is open.
     number.set_options(options & !(READING_SHUT | UNUSED));

@@ -77,7 +77,7 @@ pub unsafe extern "C" fn cp_end_instant(
         let (packet, ended) = {
             let mut state = number.lock();
             let ended = look_at(&mut state, number, descriptor);
-            let has_packet = has_packet && state.modes & SKIP_PACKET_ON_SUCCESS == 0;
+            let has_packet = has_packet && state.chosen.modes & SKIP_PACKET_ON_SUCCESS == 0;
             (state.associated.filter(|_| has_packet), ended)
         };
         if let Some(ended) = ended {

@@ -179,8 +179,6 @@ pub(crate) struct State {
     connecting: Option<usize>,
     /// A socket that was disconnected for reuse: it may be connected without being bound.
     pub(crate) is_reused: bool,
-    /// Which successes queue no packet: `FILE_SKIP_...`.
-    pub(crate) modes: u8,
     pub(crate) connected: Option<Connected>,
     /// The [identity](descriptors::identity) of a socket that a thread is closing: its registration
     /// and operations have ended, but the number still names it.

@@ -589,13 +589,14 @@ fn compare(state: &mut State, number: &'static Number, descriptor: RawFd) -> Opt
         let registered = state.registered.take();
         // The association may be newer than the operations in flight.
         let associated = state.associated.filter(|it| it.identity == identity());
-        let modes = state.modes;
+        let chosen = state.chosen;
         let mut ended = None;
         number.retire_locked(state, |former| ended = Some(registrations::end(former)));
         state.registered = registered;
         if associated.is_some() {
-            (state.associated, state.modes) = (associated, modes);
+            state.associated = associated;
         }
+        state.chosen = chosen.known(descriptor);
         return ended;
     }
     None
@@ -787,7 +788,10 @@ pub extern "C" fn cp_set_completion_modes(file: Handle, modes: u8) -> c_int {
             return Err(code::INVALID_HANDLE);
         }
         let ended = look_at(&mut state, number, descriptor);
-        state.modes |= modes;
+        // The association was just compared with the socket.
+        let associated = state.associated.map(|it| it.identity);
+        let socket = associated.unwrap_or_else(|| descriptors::identity(descriptor));
+        state.chosen.of_socket(socket).modes |= modes;
         drop(state);
         if let Some(ended) = ended {
             ended.tell();

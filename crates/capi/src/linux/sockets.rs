@@ -420,13 +420,13 @@ pub extern "C" fn cp_duplicate_socket(descriptor: c_int, is_inherited: c_int) ->
         registrations::give_out(made);
         note_use(descriptor);
         if let (Some(number), Some(other)) = (numbers::find(descriptor), numbers::entry(made)) {
-            let (associated, modes, connected) = {
+            let (associated, chosen, connected) = {
                 let state = number.lock();
-                (state.associated, state.modes, state.connected)
+                (state.associated, state.chosen, state.connected)
             };
             // It has the same identity. An outdated association is detected as usual.
             let mut state = other.lock();
-            (state.associated, state.modes) = (associated, modes);
+            (state.associated, state.chosen) = (associated, chosen);
             state.connected = connected;
         }
         made

@@ -183,7 +183,7 @@ impl Call {
         // The number stays locked until then: the next receive that finds data is reported later.
         if let (Some(receiver), Some(it)) = (&state.receiver, state.associated)
             && self.has_packet
-            && state.modes & SKIP_PACKET_ON_SUCCESS == 0
+            && state.chosen.modes & SKIP_PACKET_ON_SUCCESS == 0
         {
             receiver.port().post_ended(outcome.bytes, it.key, overlapped, status::SUCCESS);
         }
@@ -290,7 +290,7 @@ impl Call {
             true => packet(state, self.start.descriptor, line),
             false => Packet::None,
         };
-        (packet, state.modes & SKIP_PACKET_ON_SUCCESS == 0)
+        (packet, state.chosen.modes & SKIP_PACKET_ON_SUCCESS == 0)
     }
 
     fn recipients<W: Work>(
@@ -318,7 +318,7 @@ impl Call {
         line: &Line,
     ) -> Begun {
         // The usual success needs no packet.
-        let is_unreported = state.modes & SKIP_PACKET_ON_SUCCESS != 0
+        let is_unreported = state.chosen.modes & SKIP_PACKET_ON_SUCCESS != 0
             && operation.outcome.errno == 0
             && !operation.work.succeeds_by_packet();
         let (packet, reports_success) = match is_unreported {
