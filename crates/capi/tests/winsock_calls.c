@@ -393,17 +393,25 @@ static void check_flag(SOCKET s, int level, int name, int on, int size)
 static void a_flag_may_be_a_byte(void)
 {
     static const struct {
-        int type, level, name;
+        int family, type, level, name;
     } flags[] = {
-        {SOCK_STREAM, SOL_SOCKET, SO_REUSEADDR}, {SOCK_STREAM, SOL_SOCKET, SO_KEEPALIVE},
-        {SOCK_DGRAM, SOL_SOCKET, SO_BROADCAST},  {SOCK_STREAM, SOL_SOCKET, SO_OOBINLINE},
-        {SOCK_STREAM, SOL_SOCKET, SO_DONTROUTE}, {SOCK_STREAM, SOL_SOCKET, SO_DONTLINGER},
-        {SOCK_STREAM, IPPROTO_TCP, TCP_NODELAY}, {SOCK_DGRAM, IPPROTO_IP, IP_MULTICAST_LOOP},
+        {AF_INET, SOCK_STREAM, SOL_SOCKET, SO_REUSEADDR},
+        {AF_INET, SOCK_STREAM, SOL_SOCKET, SO_EXCLUSIVEADDRUSE},
+        {AF_INET, SOCK_STREAM, SOL_SOCKET, SO_KEEPALIVE},
+        {AF_INET, SOCK_DGRAM, SOL_SOCKET, SO_BROADCAST},
+        {AF_INET, SOCK_STREAM, SOL_SOCKET, SO_OOBINLINE},
+        {AF_INET, SOCK_STREAM, SOL_SOCKET, SO_DONTROUTE},
+        {AF_INET, SOCK_STREAM, SOL_SOCKET, SO_DONTLINGER},
+        {AF_INET, SOCK_STREAM, IPPROTO_TCP, TCP_NODELAY},
+        {AF_INET, SOCK_DGRAM, IPPROTO_IP, IP_MULTICAST_LOOP},
+        {AF_INET6, SOCK_STREAM, IPPROTO_IPV6, IPV6_DONTFRAG},
+        {AF_INET6, SOCK_DGRAM, IPPROTO_IPV6, IPV6_MULTICAST_LOOP},
+        {AF_INET6, SOCK_DGRAM, IPPROTO_IPV6, IPV6_V6ONLY},
     };
     size_t place;
     int size, on;
     for (place = 0; place < sizeof flags / sizeof flags[0]; place++) {
-        SOCKET s = socket(AF_INET, flags[place].type, 0);
+        SOCKET s = socket(flags[place].family, flags[place].type, 0);
         int level = flags[place].level, name = flags[place].name;
         CHECK(s != INVALID_SOCKET);
         for (size = 1; size <= 4; size += size) {
@@ -419,8 +427,59 @@ static void a_flag_may_be_a_byte(void)
         UNLESS_WINE("some options take a value of no bytes")
             CHECK_SOCKET_ERROR(setsockopt(s, level, name, (const char *)&on, 0), WSAEFAULT);
         CHECK_SOCKET_ERROR(setsockopt(s, level, name, NULL, 4), WSAEFAULT);
+        size = 0;
+        CHECK_SOCKET_ERROR(getsockopt(s, level, name, (char *)&on, &size), WSAEFAULT);
         closesocket(s);
     }
+}
+
+/* A refused value changes nothing. */
+static void a_value_that_is_too_short_is_a_bad_pointer(void)
+{
+    static const struct {
+        int level, name, least;
+    } options[] = {
+        {SOL_SOCKET, SO_LINGER, sizeof(struct linger)}, {SOL_SOCKET, SO_RCVTIMEO, 4},  {SOL_SOCKET, SO_SNDTIMEO, 4},
+        {SOL_SOCKET, SO_RCVBUF, 4},                     {SOL_SOCKET, SO_SNDBUF, 4},    {IPPROTO_IPV6, IPV6_UNICAST_HOPS, 1},
+        {IPPROTO_IPV6, IPV6_MULTICAST_HOPS, 1},         {IPPROTO_IPV6, IPV6_V6ONLY, 1},
+    };
+    static const char nothing[sizeof(struct linger)] = {0};
+    char before[sizeof(struct linger)], after[sizeof(struct linger)];
+    size_t place;
+    SOCKET s = socket(AF_INET6, SOCK_STREAM, 0);
+    CHECK(s != INVALID_SOCKET);
+    for (place = 0; place < sizeof options / sizeof options[0]; place++) {
+        int level = options[place].level, name = options[place].name, least = options[place].least, size;
+        int whole = least < 4 ? 4 : least;
+        size = whole;
+        CHECK_IS(getsockopt(s, level, name, before, &size), 0);
+        CHECK_SOCKET_ERROR(setsockopt(s, level, name, nothing, least - 1), WSAEFAULT);
+        CHECK_SOCKET_ERROR(setsockopt(s, level, name, NULL, whole), WSAEFAULT);
+        size = least - 1;
+        CHECK_SOCKET_ERROR(getsockopt(s, level, name, after, &size), WSAEFAULT);
+        size = whole;
+        CHECK_IS(getsockopt(s, level, name, after, &size), 0);
+        CHECK(memcmp(before, after, (size_t)whole) == 0);
+    }
+    closesocket(s);
+}
+
+/* The number of routers that a packet may pass may have one byte, or two. */
+static void a_number_of_hops_may_be_a_byte(void)
+{
+    static const int names[] = {IPV6_UNICAST_HOPS, IPV6_MULTICAST_HOPS};
+    int place, size;
+    SOCKET s = socket(AF_INET6, SOCK_DGRAM, 0);
+    CHECK(s != INVALID_SOCKET);
+    for (place = 0; place < 2; place++) {
+        for (size = 1; size <= 4; size += size) {
+            int hops = 10 + size, seen = 0, whole = sizeof seen;
+            CHECK_IS(setsockopt(s, IPPROTO_IPV6, names[place], (const char *)&hops, size), 0);
+            CHECK_IS(getsockopt(s, IPPROTO_IPV6, names[place], (char *)&seen, &whole), 0);
+            CHECK_IS(seen, hops);
+        }
+    }
+    closesocket(s);
 }
 
 static void an_address_that_is_too_short_is_a_bad_pointer(void)
@@ -825,6 +884,8 @@ int main(void)
     who_has_shut_its_sending_half_cannot_send();
     a_successful_setsockopt_clears_the_last_error();
     a_flag_may_be_a_byte();
+    a_value_that_is_too_short_is_a_bad_pointer();
+    a_number_of_hops_may_be_a_byte();
     an_address_that_is_too_short_is_a_bad_pointer();
     ioctlsocket_reads_and_writes_a_whole_u_long();
     lengths_are_ints();

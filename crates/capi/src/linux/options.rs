@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use libc::socklen_t;
 
-use crate::linux::descriptors::{self, is_connected, kind, lingers, listens, protocol};
+use crate::linux::descriptors::{self, is_connected, kind, lingers, protocol};
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{
     self, LINGERS, Number, OPTIONS, RECEIVE_ROOM, ROOM_FOR_DATAGRAMS, SEND_ROOM,
@@ -68,24 +68,41 @@ fn is_flag(level: c_int, name: c_int) -> bool {
         ),
         libc::IPPROTO_TCP => name == libc::TCP_NODELAY,
         libc::IPPROTO_IP => {
-            matches!(name, libc::IP_MULTICAST_LOOP | libc::IP_PKTINFO | libc::IP_RECVTTL)
+            let flags =
+                [libc::IP_MULTICAST_LOOP, libc::IP_PKTINFO, libc::IP_RECVTOS, libc::IP_RECVTTL];
+            flags.contains(&name)
         }
-        libc::IPPROTO_IPV6 => {
-            matches!(name, libc::IPV6_MULTICAST_LOOP | libc::IPV6_RECVPKTINFO | libc::IPV6_V6ONLY)
-        }
+        libc::IPPROTO_IPV6 => matches!(
+            name,
+            libc::IPV6_DONTFRAG
+                | libc::IPV6_MULTICAST_LOOP
+                | libc::IPV6_RECVHOPLIMIT
+                | libc::IPV6_RECVPKTINFO
+                | libc::IPV6_RECVTCLASS
+                | libc::IPV6_V6ONLY
+        ),
         _ => false,
     }
 }
 
-/// The room needed for the value of some options that are not flags.
-fn least_room(level: c_int, name: c_int) -> usize {
+/// The least size of an option's value.
+fn least_size(level: c_int, name: c_int) -> usize {
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_LINGER) => size_of::<libc::linger>(),
         (libc::SOL_SOCKET, libc::SO_ERROR | libc::SO_TYPE | libc::SO_SNDBUF | libc::SO_RCVBUF) => {
             size_of::<c_int>()
         }
-        _ => 0,
+        // The first four bytes are milliseconds.
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) => size_of::<u32>(),
+        // The system takes no value for 0.
+        (libc::IPPROTO_IPV6, _) => 1,
+        _ => is_flag(level, name).into(),
     }
+}
+
+/// A call fails because the value of an option has no memory, or not enough.
+fn failed_for_memory(descriptor: c_int) -> c_int {
+    failed(if protocol(descriptor).is_ok() { libc::EFAULT } else { libc::ENOTSOCK })
 }
 
 /// The number of seconds a stream has been connected, or all ones if it is not. Fails with the system's error if the socket
@@ -138,8 +155,10 @@ fn own_value(
         }),
         EXCLUSIVE_ADDRESS => Some(of_socket(sharing::chosen(descriptor).is_exclusive.into())),
         // The library also sets the system's option on sockets for which the program did not.
-        libc::SO_REUSEADDR if numbers::find(descriptor).is_some_and(Number::is_vouched) => {
-            Some(of_socket(sharing::chosen(descriptor).is_shared.into()))
+        libc::SO_REUSEADDR => {
+            let is_vouched = numbers::find(descriptor).is_some_and(Number::is_vouched);
+            let is_shared = sharing::chosen(descriptor).is_shared;
+            (is_vouched || is_shared).then(|| of_socket(is_shared.into()))
         }
         libc::SO_SNDBUF => sharing::chosen(descriptor).send_room.map(of_socket),
         libc::SO_RCVBUF => sharing::chosen(descriptor).receive_room.map(of_socket),
@@ -221,13 +240,9 @@ pub unsafe extern "C" fn cp_getsockopt(
                 0
             });
         }
-        if room < least_room(level, name) {
+        if room < least_size(level, name) {
             // The system would truncate the value. It would also report an error only once, although there is no room for it.
-            return failed(if protocol(descriptor).is_ok() {
-                libc::EFAULT
-            } else {
-                libc::ENOTSOCK
-            });
+            return failed_for_memory(descriptor);
         }
         if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER)
             && kind(descriptor) == Some(libc::SOCK_DGRAM)
@@ -237,6 +252,10 @@ pub unsafe extern "C" fn cp_getsockopt(
         // SAFETY: as the caller guarantees.
         let done = unsafe { libc::getsockopt(descriptor, level, name, value, size) };
         note_level(level, done);
+        if done == 0 && room == 0 {
+            // The system has written nothing.
+            return failed(libc::EFAULT);
+        }
         if done == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR {
             let value = value.cast::<c_int>();
             // SAFETY: reading through a raw pointer demands that it is valid.
@@ -293,10 +312,7 @@ fn set_sharing(descriptor: c_int, name: c_int, is_on: bool) -> c_int {
         return 0;
     }
     chosen.is_shared = is_on;
-    // A listener has the system's option in any case.
-    if is_on || listens(descriptor) != Some(true) {
-        sharing::set_reuse(descriptor, is_on);
-    }
+    sharing::share(descriptor, is_on, number.is_vouched());
     0
 }
 
@@ -433,21 +449,21 @@ pub unsafe extern "C" fn cp_setsockopt(
     value: *const c_void,
     size: socklen_t,
 ) -> c_int {
-    let flag: c_int;
+    let number: u32;
     let (mut value, mut size) = (value, size);
     let name = descriptors::name_of_option(level, name, size as usize);
     let has_value = size == 0 || memory::is_there(value, size_of::<c_int>().min(size as usize));
-    if is_flag(level, name) && size == 0 || !has_value {
-        // The value cannot be read.
+    let is_flag = is_flag(level, name);
+    if !has_value {
         value = std::ptr::null();
-        size = 4;
     }
-    if is_flag(level, name) && size < 4 && !value.is_null() {
+    if has_value && (1..4).contains(&size) && (is_flag || level == libc::IPPROTO_IPV6) {
         // SAFETY: `from_raw_parts` demands that many bytes that nothing writes to meanwhile.
         // - the caller guarantees it.
         let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size as usize) };
-        flag = bytes.iter().any(|byte| *byte != 0).into();
-        (value, size) = ((&raw const flag).cast(), 4);
+        let whole = bytes.iter().rev().fold(0, |whole, byte| whole << 8 | u32::from(*byte));
+        number = if is_flag { (whole != 0).into() } else { whole };
+        (value, size) = ((&raw const number).cast(), 4);
     }
     called(|| {
         if let Some(number) = numbers::find(descriptor) {
@@ -463,7 +479,10 @@ pub unsafe extern "C" fn cp_setsockopt(
         if (level, name) == (libc::SOL_SOCKET, UPDATE_CONNECT_CONTEXT) {
             return if protocol(descriptor).is_ok() { 0 } else { failed(libc::ENOTSOCK) };
         }
-        let is_whole = size >= 4 && c_int::try_from(size).is_ok() && !value.is_null();
+        if !has_value || (size as usize) < least_size(level, name) {
+            return failed_for_memory(descriptor);
+        }
+        let is_whole = size >= 4 && c_int::try_from(size).is_ok();
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - the caller guarantees that many bytes, which are four at least.
         let number = is_whole.then(|| unsafe { value.cast::<u32>().read_unaligned() });

@@ -1,13 +1,16 @@
 //! TCP ports that several sockets use.
 //!
 //! On the reference, a connection does not prevent a bind to its port, whether it is open or has ended recently. Here it
-//! does, unless both sockets have `SO_REUSEADDR`. So this library sets that option on listeners, whose connections inherit
-//! it, and on streams that the program binds and then connects. A socket that is only bound does not have it: otherwise two
-//! of them could be bound to one port. If a bind fails, the library repeats it with the option set. Then only listeners and
-//! sockets that are only bound can make it fail.
+//! does, unless both sockets have the system's `SO_REUSEADDR`. So this library sets that option on listeners, whose
+//! connections inherit it, and on streams that the program binds and then connects. A socket that is only bound does not
+//! have it: otherwise two of them could be bound to one port. If a bind fails, the library repeats it with the option set.
+//! Then only listeners and sockets that are only bound can make it fail.
+//!
+//! The program's own `SO_REUSEADDR` lets sockets share a port if all of them have it. For streams that is the system's
+//! `SO_REUSEPORT`, which no bind repeated for another socket has.
 
 use std::os::fd::RawFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use std::ffi::c_int;
 
@@ -28,24 +31,48 @@ fn has_ports(descriptor: RawFd) -> bool {
         && descriptors::size_of_address(descriptor) as usize >= size_of::<sockaddr_in>()
 }
 
-/// Sets whether the system lets other sockets use the port.
-pub(crate) fn set_reuse(descriptor: RawFd, on: bool) {
+/// Held while a socket that is being bound, or begins to listen, has the system's `SO_REUSEADDR`: another one could be bound
+/// to the same port.
+static REUSE: Mutex<()> = Mutex::new(());
+
+fn lock_reuse() -> MutexGuard<'static, ()> {
+    REUSE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sets the system's `SO_REUSEADDR`.
+fn set_reuse(descriptor: RawFd, on: bool) {
+    set(descriptor, libc::SO_REUSEADDR, on);
+}
+
+/// Sets an option of the system.
+fn set(descriptor: RawFd, name: c_int, on: bool) {
     let value = c_int::from(on);
     let size = socklen_t::try_from(size_of_val(&value)).unwrap_or(4);
-    let (level, name) = (libc::SOL_SOCKET, libc::SO_REUSEADDR);
+    let level = libc::SOL_SOCKET;
     // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
     // - valid: `value` is a local of that size.
     unsafe { libc::setsockopt(descriptor, level, name, (&raw const value).cast(), size) };
 }
 
+/// Sets whether the program lets other sockets use the port. `is_vouched`: it is a socket of this library.
+pub(crate) fn share(descriptor: RawFd, on: bool, is_vouched: bool) {
+    if !has_ports(descriptor) {
+        set_reuse(descriptor, on);
+        return;
+    }
+    set(descriptor, libc::SO_REUSEPORT, on);
+    // What other code has set.
+    if !on && !is_vouched && descriptors::listens(descriptor) != Some(true) {
+        set_reuse(descriptor, false);
+    }
+}
+
 /// Repeats, through `call`, a bind that failed because the port is in use. Returns `None` if repeating cannot help.
 pub(crate) fn bind_beside_connections<R>(descriptor: RawFd, call: impl FnOnce() -> R) -> Option<R> {
-    static ONE: Mutex<()> = Mutex::new(());
-    if !has_ports(descriptor) || chosen(descriptor).is_shared {
+    if !has_ports(descriptor) {
         return None;
     }
-    // Two sockets binding at the same time would both have the option.
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _reuse = lock_reuse();
     set_reuse(descriptor, true);
     let outcome = call();
     set_reuse(descriptor, false);
@@ -70,11 +97,13 @@ pub(crate) fn before_connect(descriptor: RawFd) {
 
 /// Makes a socket listen through `call`, which returns whether that succeeded.
 pub(crate) fn listen(descriptor: RawFd, call: impl FnOnce() -> bool) {
-    let is_new = has_ports(descriptor) && descriptors::listens(descriptor) == Some(false);
-    if is_new {
-        set_reuse(descriptor, true);
+    if !has_ports(descriptor) || descriptors::listens(descriptor) != Some(false) {
+        call();
+        return;
     }
-    if !call() && is_new && !chosen(descriptor).is_shared {
+    let _reuse = lock_reuse();
+    set_reuse(descriptor, true);
+    if !call() {
         set_reuse(descriptor, false);
     }
 }
