@@ -40,11 +40,13 @@ static void memory_is_shared_by_views(void)
 {
     HANDLE mapping = MAPPED(INVALID_HANDLE_VALUE, PAGE_READWRITE, 200000);
     char *one, *other, *part, *copy;
+    SYSTEM_INFO machine;
     CHECK(mapping != NULL);
     CHECK_IS(GetLastError(), ERROR_SUCCESS);
     one = ALL_OF(mapping, FILE_MAP_ALL_ACCESS);
     other = ALL_OF(mapping, FILE_MAP_READ);
-    part = (char *)MapViewOfFile(mapping, FILE_MAP_WRITE | FILE_MAP_READ, 0, 0x20000, 100);
+    GetSystemInfo(&machine);
+    part = (char *)MapViewOfFile(mapping, FILE_MAP_WRITE | FILE_MAP_READ, 0, 2 * machine.dwAllocationGranularity, 100);
     copy = ALL_OF(mapping, FILE_MAP_COPY);
     CHECK(one && other && part && copy && one != other);
     CHECK(((uintptr_t)one | (uintptr_t)other | (uintptr_t)part | (uintptr_t)copy) % 0x10000 == 0);

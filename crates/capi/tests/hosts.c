@@ -85,6 +85,11 @@ static void an_address_has_a_name(void)
     CHECK_CODE(getnameinfo(NULL, size, node, sizeof node, NULL, 0, flags), WSAEFAULT);
     CHECK_CODE(GetNameInfoW(NULL, size, wide, 64, NULL, 0, flags), WSAEFAULT);
     CHECK_CODE(getnameinfo(it, 1, node, sizeof node, NULL, 0, flags), WSAEFAULT);
+    /* A host that has no name, whether a name server answers or not. */
+    address.sin_addr.s_addr = htonl(0xC0000201); /* 192.0.2.1 */
+    CHECK_IS(getnameinfo(it, size, node, sizeof node, service, sizeof service, NI_NUMERICSERV), 0);
+    CHECK(strcmp(node, "192.0.2.1") == 0 && strcmp(service, "80") == 0);
+    CHECK(getnameinfo(it, size, node, sizeof node, NULL, 0, NI_NAMEREQD) != 0);
     address.sin_family = 999;
     CHECK_CODE(getnameinfo(it, size, node, sizeof node, NULL, 0, flags), WSAEAFNOSUPPORT);
 }

@@ -22,7 +22,7 @@ static void the_machine_is_described(void)
     CHECK_IS(memcmp(&info, &native, sizeof info), 0);
     CHECK_IS(info.dwNumberOfProcessors, sysconf(_SC_NPROCESSORS_ONLN));
     CHECK_IS(info.dwPageSize, sysconf(_SC_PAGESIZE));
-    CHECK_IS(info.dwAllocationGranularity % info.dwPageSize, 0);
+    CHECK_IS(info.dwAllocationGranularity, 0x10000);
     CHECK((info.dwActiveProcessorMask & 1) == 1);
     CHECK(info.wProcessorArchitecture == PROCESSOR_ARCHITECTURE_AMD64 ||
           info.wProcessorArchitecture == PROCESSOR_ARCHITECTURE_ARM64);

@@ -95,6 +95,17 @@ int main(void)
     CHECK_IS(table->connect(near) + table->bind(near) + table->listen(near) + table->socket(1), 7 + 8 + 9 + 10);
     CHECK_IS(table->shutdown(near) + table->getsockopt(near) + table->setsockopt(near), 11 + 12 + 13);
     CHECK_IS(counted, 13);
+#if !defined __cplusplus && defined __STDC_VERSION__ && __STDC_VERSION__ >= 201112L
+    {
+        /* A compound literal has a comma, which separates arguments of a macro. */
+        fd_set set;
+        FD_ZERO(&set);
+        FD_SET(near, &set);
+        CHECK_IS(select(0, NULL, &set, NULL, &(struct timeval){0, 1000}), 1);
+        CHECK_IS(select(0, NULL, &set, NULL, &(const struct timeval){0, 1000}), 1);
+        CHECK_IS(select(0, NULL, &set, NULL, (&(const struct timeval){0, 1000})), 1);
+    }
+#endif
     CHECK_IS(table->closesocket(near), 0);
     CHECK_IS(calls.closesocket(far), 0);
     CHECK_IS(table->closesocket(listener), 0);

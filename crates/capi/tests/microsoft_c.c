@@ -87,6 +87,7 @@ static void a_descriptor_is_opened_and_moved(void)
     CHECK_ERRNO(_open("/tmp\\none\\such", _O_RDONLY), ENOENT);
     CHECK_ERRNO(_open("\\\\server\\share", _O_RDONLY), ENOENT);
     CHECK_ERRNO(_open(NULL, _O_RDONLY), EINVAL);
+    CHECK_ERRNO(_open(".", _O_RDWR), EACCES);
     CHECK_ERRNO(_wopen(NULL, _O_RDONLY), EINVAL);
     memset(long_name, 'a', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = 0;

@@ -21,6 +21,11 @@
         } \
     } while (0)
 
+#include <sys/select.h>
+
+/* The system's sets have their room. */
+typedef char the_room_of_a_set_is_told[FD_SETSIZE == 8 * sizeof(fd_set) ? 1 : -1];
+
 int main(void)
 {
     HANDLE port = CreateIoCompletionPort(INVALID_HANDLE_VALUE, NULL, 0, 0);

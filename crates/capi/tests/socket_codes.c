@@ -1,10 +1,16 @@
 /* What socket calls return where the system's own call has another answer than Windows: the codes and the last error. */
+#include <stdlib.h>
+#ifndef FD_SETSIZE /* it isn't, whatever a system header has for its own sets */
+#define FD_SETSIZE 100
+#endif
 #include <winsock2.h>
 #include <mswsock.h>
 #include <ws2tcpip.h>
 #include <windows.h>
 
 #include "check.h"
+
+typedef char a_set_has_the_room_that_the_program_defines[sizeof(fd_set) == 101 * sizeof(SOCKET) ? 1 : -1];
 
 /* ---- shutdown ------------------------------------------------------------------------------------------- */
 

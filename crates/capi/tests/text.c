@@ -156,6 +156,14 @@ static void what_does_not_fit_is_told(void)
     CHECK_IS(strncpy_s(text, sizeof text, "123456", 6), ERANGE);
     CHECK_IS(text[0], 0);
     CHECK_IS(strncpy_s(text, sizeof text, "123456", 3), 0);
+    CHECK_IS(strncpy_s(NULL, 0, NULL, 0), 0);
+    CHECK_IS(strncpy_s(NULL, 0, "1", 1), EINVAL);
+    CHECK_IS(strncpy_s(NULL, sizeof text, "1", 0), EINVAL);
+    CHECK_IS(strncpy_s(text, 0, "1", 0), EINVAL);
+    CHECK_IS(text[0], '1');
+    CHECK_IS(strncpy_s(text, sizeof text, NULL, 0), 0);
+    CHECK_IS(text[0], 0);
+    CHECK_IS(strncpy_s(text, sizeof text, "123456", 3), 0);
     CHECK(strcmp(text, "123") == 0);
     CHECK_IS(_snprintf(text, sizeof text, "%s", "1234567"), -1);
     CHECK(memcmp(text, "123456", 6) == 0); /* no zero */
@@ -206,6 +214,30 @@ static int length_of(const char *format, ...)
     va_end(arguments);
     return length;
 }
+
+#if HAS_SOCKET_CALLS || defined _WIN64
+/* Several functions are given one list, as on Windows, where each has a copy. */
+static void the_list_stays_for_another(const char *format, const wchar_t *wide_format, ...)
+{
+    va_list arguments;
+    char text[40], same[40], again[40];
+    wchar_t wide_text[40], wide_same[40];
+    int length;
+    va_start(arguments, wide_format);
+    length = _vscprintf(format, arguments);
+    CHECK_IS(_vsnprintf(text, 4, format, arguments), -1);
+    CHECK_IS(_vsnprintf(text, 40, format, arguments), length);
+    CHECK_IS(vsprintf_s(same, 40, format, arguments), length);
+    CHECK(StringCchVPrintfA(again, 40, format, arguments) == S_OK);
+    CHECK(strcmp(text, same) == 0 && strcmp(text, again) == 0);
+    CHECK_IS(_vscwprintf(wide_format, arguments), length);
+    CHECK_IS(_vsnwprintf(wide_text, 40, wide_format, arguments), length);
+    CHECK_IS(vswprintf_s(wide_same, 40, wide_format, arguments), length);
+    CHECK(wcscmp(wide_text, wide_same) == 0);
+    CHECK_IS(_vscprintf(format, arguments), length);
+    va_end(arguments);
+}
+#endif
 
 #define CHECK_WIDE(expected, ...) \
     do { \
@@ -313,6 +345,11 @@ static void wide_text_is_copied_and_told(void)
     CHECK_IS(wcscpy_s(text, 0, L"1"), EINVAL);
     CHECK_IS(wcscpy_s(text, 6, NULL), EINVAL);
     CHECK_IS(wcsncpy_s(text, 6, NULL, 1), EINVAL);
+    CHECK_IS(wcsncpy_s(NULL, 0, NULL, 0), 0);
+    CHECK_IS(wcsncpy_s(NULL, 6, L"1", 0), EINVAL);
+    CHECK_IS(wcsncpy_s(text, 6, L"123456", 3), 0);
+    CHECK_IS(wcsncpy_s(text, 6, NULL, 0), 0);
+    CHECK_IS(text[0], 0);
     CHECK_IS(wcscat_s(text, 6, NULL), EINVAL);
     wmemset(text, L'x', 6);
     CHECK_IS(wcscat_s(text, 6, L"y"), EINVAL);
@@ -402,6 +439,10 @@ static void files_are_opened(void)
 int main(void)
 {
     start();
+#if HAS_SOCKET_CALLS || defined _WIN64
+    the_list_stays_for_another("%s, %d", L"%hs, %d", "a text", 1234567890);
+    the_list_stays_for_another("%s, %I64d", L"%hs, %I64d", "a text", (long long)1 << 40);
+#endif
     an_error_has_a_message();
     a_message_that_is_not_there_is_an_error();
 #if HAS_SOCKET_CALLS

@@ -527,14 +527,14 @@ static void objects_may_have_names(void)
     other = CreateEventA(NULL, TRUE, FALSE, "Global\\a mutex");
     CHECK(other != NULL && GetLastError() == 0);
     CHECK(CloseHandle(first)); /* the other handle keeps the object */
-    first = OpenEventA(SYNCHRONIZE, FALSE, "a mutex");
+    first = OpenEventA(EVENT_MODIFY_STATE | SYNCHRONIZE, FALSE, "a mutex");
     CHECK(SetEvent(second));
     CHECK_IS(WaitForSingleObject(first, 0), WAIT_OBJECT_0);
     CHECK_IS(WaitForSingleObject(other, 0), WAIT_TIMEOUT);
     CHECK(CloseHandle(first) && CloseHandle(second) && CloseHandle(other));
 
     first = CreateSemaphoreA(NULL, 1, 2, "\xC3\xA4");
-    second = OpenSemaphoreW(SYNCHRONIZE, FALSE, L"\u00E4");
+    second = OpenSemaphoreW(SEMAPHORE_MODIFY_STATE, FALSE, L"\u00E4");
     CHECK(first != NULL && second != NULL);
     CHECK_IS(WaitForSingleObject(second, 0), WAIT_OBJECT_0);
     CHECK_IS(WaitForSingleObject(first, 0), WAIT_TIMEOUT);

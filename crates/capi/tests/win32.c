@@ -266,6 +266,12 @@ static void events_are_made_by_flags_too(void)
     CHECK_IS(WaitForSingleObjectEx(event, 0, TRUE), WAIT_OBJECT_0);
     CHECK_IS(WaitForMultipleObjectsEx(1, &event, TRUE, 0, TRUE), WAIT_OBJECT_0); /* stays */
     CHECK_IS(CloseHandle(event), TRUE);
+    CHECK(CreateEventExA(NULL, NULL, 4, EVENT_ALL_ACCESS) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK(CreateMutexExW(NULL, NULL, 2, MUTEX_ALL_ACCESS) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK(CreateWaitableTimerExA(NULL, NULL, 8, TIMER_ALL_ACCESS) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
     event = CreateEventExA(NULL, NULL, 0, 0);
     CHECK_IS(WaitForSingleObjectEx(event, 0, FALSE), WAIT_TIMEOUT);
     CHECK_IS(SetEvent(event), TRUE);
@@ -350,7 +356,7 @@ static void locks_exclude(void)
     DeleteCriticalSection(&section);
 }
 
-static CONDITION_VARIABLE changed = CONDITION_VARIABLE_INIT;
+static CONDITION_VARIABLE changed = RTL_CONDITION_VARIABLE_INIT;
 static int turn;
 
 static DWORD WINAPI takes_turns(LPVOID which)

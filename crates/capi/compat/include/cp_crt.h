@@ -38,11 +38,7 @@ typedef int errno_t;
  * Without a buffer and a count, returns the length of the text. */
 __attribute__((__format__(__printf__, 3, 0))) CP_INLINE int _vsnprintf(char *buffer, size_t count,
                                                                        const char *format, va_list arguments) {
-    va_list again;
-    int length;
-    __builtin_va_copy(again, arguments);
-    length = cp_vsnprintf(NULL, 0, format, again);
-    va_end(again);
+    int length = cp_vsnprintf(NULL, 0, format, arguments);
     if (length < 0 || (!buffer && count == 0))
         return length;
     if ((size_t)length < count)
@@ -132,6 +128,10 @@ CP_INLINE errno_t strcpy_s(char *to, size_t size, const char *from) {
 /* With _TRUNCATE, text that does not fit is truncated, and STRUNCATE is returned. */
 CP_INLINE errno_t strncpy_s(char *to, size_t size, const char *from, size_t count) {
     size_t length = 0;
+    if (count == 0 && !to && size == 0)
+        return 0;
+    if (count == 0 && to && size > 0)
+        from = "";
     if (!to || size == 0 || !from)
         return cp_refuse_copy(to, size, EINVAL);
     while (length < count && length < size && from[length])
@@ -289,6 +289,10 @@ CP_INLINE errno_t wcscpy_s(wchar_t *to, size_t size, const wchar_t *from) {
 /* With _TRUNCATE, text that does not fit is truncated and the result is STRUNCATE. */
 CP_INLINE errno_t wcsncpy_s(wchar_t *to, size_t size, const wchar_t *from, size_t count) {
     size_t length = 0;
+    if (count == 0 && !to && size == 0)
+        return 0;
+    if (count == 0 && to && size > 0)
+        from = L"";
     if (!to || size == 0 || !from)
         return cp_refuse_wide_copy(to, size, EINVAL);
     while (length < count && length < size && from[length])

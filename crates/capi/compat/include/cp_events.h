@@ -8,6 +8,10 @@
 
 #define CREATE_EVENT_MANUAL_RESET 0x1
 #define CREATE_EVENT_INITIAL_SET 0x2
+#define EVENT_MODIFY_STATE 0x2
+#define EVENT_ALL_ACCESS 0x1F0003
+#define SEMAPHORE_MODIFY_STATE 0x2
+#define SEMAPHORE_ALL_ACCESS 0x1F0003
 
 CP_INLINE HANDLE WINAPI CreateEventA(LPSECURITY_ATTRIBUTES lpEventAttributes, BOOL bManualReset,
                                      BOOL bInitialState, LPCSTR lpName) {
@@ -21,10 +25,21 @@ CP_INLINE HANDLE WINAPI CreateEventW(LPSECURITY_ATTRIBUTES lpEventAttributes, BO
     return cp_name_object(cp_new_event(bManualReset != 0, bInitialState != 0), lpName, (int)sizeof *lpName);
 }
 
+/* Refuses flags that the call does not have. */
+CP_INLINE BOOL cp_has_flags(DWORD flags, DWORD known) {
+    if (flags & ~known) {
+        SetLastError(ERROR_INVALID_PARAMETER);
+        return FALSE;
+    }
+    return TRUE;
+}
+
 CP_INLINE HANDLE WINAPI CreateEventExA(LPSECURITY_ATTRIBUTES lpEventAttributes, LPCSTR lpName,
                                        DWORD dwFlags, DWORD dwDesiredAccess) {
     (void)lpEventAttributes;
     (void)dwDesiredAccess;
+    if (!cp_has_flags(dwFlags, CREATE_EVENT_MANUAL_RESET | CREATE_EVENT_INITIAL_SET))
+        return NULL;
     return cp_name_object(cp_new_event((dwFlags & CREATE_EVENT_MANUAL_RESET) != 0,
                                        (dwFlags & CREATE_EVENT_INITIAL_SET) != 0),
                           lpName, (int)sizeof *lpName);
@@ -115,6 +130,8 @@ CP_INLINE HANDLE WINAPI CreateMutexExA(LPSECURITY_ATTRIBUTES lpMutexAttributes, 
                                        DWORD dwDesiredAccess) {
     (void)lpMutexAttributes;
     (void)dwDesiredAccess;
+    if (!cp_has_flags(dwFlags, CREATE_MUTEX_INITIAL_OWNER))
+        return NULL;
     return cp_name_object(cp_new_mutex((dwFlags & CREATE_MUTEX_INITIAL_OWNER) != 0), lpName,
                           (int)sizeof *lpName);
 }

@@ -339,14 +339,20 @@ CP_INLINE int cp_format_is_own(const char *format) {
     return 0;
 }
 
-/* Like vsnprintf, with the reference's formats. */
+/* Like vsnprintf, with the reference's formats. The caller may use the list again. */
 __attribute__((__format__(__printf__, 3, 0))) CP_INLINE int cp_vsnprintf(char *buffer, size_t size,
                                                                          const char *format, va_list arguments) {
     cp_out out = {buffer, NULL, size > 0 ? size - 1 : 0, 0};
     cp_format text = {format, NULL};
     int length;
-    if (!cp_format_is_own(format))
-        return vsnprintf(buffer, size, format, arguments);
+    if (!cp_format_is_own(format)) {
+        /* On the reference a function uses up a copy of the caller's list. */
+        cp_arguments copy;
+        __builtin_va_copy(copy.list, arguments);
+        length = vsnprintf(buffer, size, format, copy.list);
+        va_end(copy.list);
+        return length;
+    }
     length = cp_out_format(&out, text, arguments);
     if (size > 0)
         buffer[length < 0 ? 0 : out.length < size ? out.length : size - 1] = '\0';

@@ -110,7 +110,8 @@ CP_INLINE VOID WINAPI GetSystemInfo(LPSYSTEM_INFO lpSystemInfo) {
     lpSystemInfo->wProcessorArchitecture = PROCESSOR_ARCHITECTURE_UNKNOWN;
 #endif
     lpSystemInfo->dwPageSize = page > 0 ? (DWORD)page : 4096;
-    lpSystemInfo->dwAllocationGranularity = lpSystemInfo->dwPageSize;
+    /* Of VirtualAlloc and MapViewOfFile. */
+    lpSystemInfo->dwAllocationGranularity = 0x10000;
     lpSystemInfo->lpMinimumApplicationAddress = (LPVOID)(uintptr_t)0x10000;
     lpSystemInfo->lpMaximumApplicationAddress = (LPVOID)(uintptr_t)0x7FFFFFFEFFFF;
     lpSystemInfo->dwNumberOfProcessors = processors > 0 ? (DWORD)processors : 1;

@@ -13,6 +13,7 @@
 #ifndef CP_NO_SOCKET_CALLS
 
 /* The size of a set: the program's definition of FD_SETSIZE before this header or before the system's. */
+#ifdef CP_FD_SETSIZE_IS_KEPT
 #pragma push_macro("CP_SYSTEM_FD_SETSIZE")
 #undef CP_SYSTEM_FD_SETSIZE
 #define CP_SYSTEM_FD_SETSIZE -1
@@ -22,11 +23,11 @@
 #pragma pop_macro("CP_SYSTEM_FD_SETSIZE")
 #ifdef CP_FD_SETSIZE_IS_THE_SYSTEMS
 #undef FD_SETSIZE
-#ifdef CP_FD_SETSIZE_IS_KEPT
 #pragma pop_macro("FD_SETSIZE")
-#else
-#define FD_SETSIZE 64
 #endif
+#endif
+#ifndef FD_SETSIZE
+#define FD_SETSIZE 64
 #endif
 
 typedef fd_set cp_system_fd_set;
@@ -96,16 +97,17 @@ CP_INLINE void *cp_set_of_select(uintptr_t set) {
     return (void *)set;
 }
 #define CP_SET_OF_SELECT(set) _Generic((set), fd_set *: cp_set_of_select((uintptr_t)(set)), default: (set))
-#define CP_TIME_OF_SELECT(time) \
-    _Generic((time), const struct timeval *: (void *)(uintptr_t)(time), default: (time))
-#define CP_SELECT_OF_FIVE(nfds, readfds, writefds, exceptfds, timeout)                  \
+/* A time may be a compound literal, whose comma makes it two arguments. */
+#define CP_TIME_OF_SELECT(...) \
+    _Generic((__VA_ARGS__), const struct timeval *: (void *)(uintptr_t)(__VA_ARGS__), default: (__VA_ARGS__))
+#define CP_SELECT_OF_FIVE(nfds, readfds, writefds, exceptfds, ...)                      \
     nfds, CP_SET_OF_SELECT(readfds), CP_SET_OF_SELECT(writefds), CP_SET_OF_SELECT(exceptfds), \
-        CP_TIME_OF_SELECT(timeout)
+        CP_TIME_OF_SELECT(__VA_ARGS__)
 /* With any other number of arguments it is a member of that name. */
 #define CP_SELECT_OF_OTHERS(...) __VA_ARGS__
 #define CP_NINTH_OF(a, b, c, d, e, f, g, h, ninth, ...) ninth
 #define CP_SELECT_BY_COUNT(...)                                                                        \
-    CP_NINTH_OF(__VA_ARGS__, CP_SELECT_OF_OTHERS, CP_SELECT_OF_OTHERS, CP_SELECT_OF_OTHERS,            \
+    CP_NINTH_OF(__VA_ARGS__, CP_SELECT_OF_OTHERS, CP_SELECT_OF_OTHERS, CP_SELECT_OF_FIVE,              \
                 CP_SELECT_OF_FIVE, CP_SELECT_OF_OTHERS, CP_SELECT_OF_OTHERS, CP_SELECT_OF_OTHERS,      \
                 CP_SELECT_OF_OTHERS, CP_SELECT_OF_OTHERS, 0)
 #define select(...) select(CP_SELECT_BY_COUNT(__VA_ARGS__)(__VA_ARGS__))

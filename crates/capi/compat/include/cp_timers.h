@@ -33,6 +33,8 @@ CP_INLINE HANDLE WINAPI CreateWaitableTimerExA(LPSECURITY_ATTRIBUTES lpTimerAttr
                                                DWORD dwFlags, DWORD dwDesiredAccess) {
     (void)lpTimerAttributes;
     (void)dwDesiredAccess;
+    if (!cp_has_flags(dwFlags, CREATE_WAITABLE_TIMER_MANUAL_RESET | CREATE_WAITABLE_TIMER_HIGH_RESOLUTION))
+        return NULL;
     return cp_name_object(cp_new_timer((dwFlags & CREATE_WAITABLE_TIMER_MANUAL_RESET) != 0), lpTimerName, (int)sizeof *lpTimerName);
 }
 

@@ -50,7 +50,10 @@ extern int fileno(FILE *);
 #define _fileno fileno
 
 CP_INLINE int cp_descriptor_open(const cp_name *name, int flags, int mode) {
-    return open(name->text, flags, mode & _S_IWRITE ? 0666 : 0444);
+    int fd = open(name->text, flags, mode & _S_IWRITE ? 0666 : 0444);
+    if (fd < 0 && errno == EISDIR)
+        errno = EACCES;
+    return fd;
 }
 
 /* Reports a failure of `cp_name_of` in `errno`, too. */

@@ -142,8 +142,13 @@ pub unsafe extern "C" fn cp_getnameinfo(
             return Err(code::WSAEFAULT);
         }
         // SAFETY: as the caller guarantees.
-        Ok(unsafe {
+        let ask = |flags| unsafe {
             libc::getnameinfo(address, size, node, node_size, service, service_size, flags)
+        };
+        Ok(match ask(flags) {
+            // No name server has answered: the host's name is its number, unless it must be a name.
+            libc::EAI_AGAIN if flags & libc::NI_NAMEREQD == 0 => ask(flags | libc::NI_NUMERICHOST),
+            done => done,
         })
     })
 }

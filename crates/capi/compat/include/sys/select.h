@@ -1,5 +1,6 @@
 /* sys/select.h: the system's header, which others include. It would redefine FD_SETSIZE, so this one first saves the
- * program's definition for the sets of <winsock2.h>. */
+ * program's definition for the sets of <winsock2.h>. If there is none, FD_SETSIZE is no macro afterwards: a program that
+ * defines it unless it is defined does so, as on Windows, whichever headers came first. */
 #pragma GCC system_header
 
 #ifdef CP_SYS_SELECT_H
@@ -15,9 +16,13 @@
 
 #include_next <sys/select.h>
 
+#undef FD_SETSIZE
+#ifdef CP_FD_SETSIZE_IS_KEPT
 /* Identifies it as the system's. */
 #define CP_SYSTEM_FD_SETSIZE 1024
-#undef FD_SETSIZE
 #define FD_SETSIZE CP_SYSTEM_FD_SETSIZE
+#else
+enum { FD_SETSIZE = 1024 };
+#endif
 
 #endif
