@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and its imports from this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 89] = [
+const LAYERS: [(&str, &[&str]); 90] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -258,6 +258,18 @@ const LAYERS: [(&str, &[&str]); 89] = [
         ],
     ),
     (
+        "linux/shutting",
+        &[
+            "linux/descriptors",
+            "linux/driver",
+            "linux/errno",
+            "linux/numbers",
+            "linux/port",
+            "linux/registrations",
+            "linux/sockets",
+        ],
+    ),
+    (
         "linux/operations",
         &[
             "abi",
@@ -287,6 +299,7 @@ const LAYERS: [(&str, &[&str]); 89] = [
             "handles",
             "linux/driver",
             "linux/errno",
+            "linux/memory",
             "linux/numbers",
             "linux/object",
             "linux/operations",
@@ -305,6 +318,7 @@ const LAYERS: [(&str, &[&str]); 89] = [
             "abi",
             "errors",
             "handles",
+            "linux/memory",
             "linux/numbers",
             "linux/object",
             "linux/operations",
@@ -390,7 +404,6 @@ const LAYERS: [(&str, &[&str]); 89] = [
             "linux/memory",
             "linux/operations",
             "linux/port",
-            "linux/receiving",
             "linux/sockets",
             "linux/starting",
             "linux/transfers",
@@ -485,6 +498,7 @@ const LAYERS: [(&str, &[&str]); 89] = [
             "linux/fetches",
             "linux/file",
             "linux/file_operations",
+            "linux/memory",
             "linux/numbers",
             "linux/object",
             "linux/operations",

@@ -169,6 +169,39 @@ static void check_letter(Letter *letter, const Address *from, const char *text)
     check_control(letter);
 }
 
+#if HAS_SOCKET_CALLS
+/* As those of WSARecv: the system has room for it, and the socket's own shutdown ends it. */
+static void a_receive_in_flight_is_room_and_may_be_shut(void)
+{
+    Address address;
+    SOCKET s = bound(&address);
+    Letter in;
+    OVERLAPPED receiving = fresh(NULL);
+    DWORD count = UNTOUCHED, flags = 0;
+    int before = 0, room = 0, size = sizeof room;
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_RCVBUF, (char *)&before, &size), 0);
+    associate(s, port, KEY);
+    make_room(&in, 4, sizeof in.control);
+    CHECK_PENDING(receive_message(s, &in.message, NULL, &receiving, NULL));
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_RCVBUF, (char *)&room, &size), 0);
+    CHECK(room >= before);
+    {
+        FILE *limit = fopen("/proc/sys/net/core/rmem_max", "r");
+        int most = 0;
+        if (limit) {
+            CHECK_IS(fscanf(limit, "%d", &most), 1);
+            fclose(limit);
+        }
+        CHECK(most * 2 <= before || room > before);
+    }
+    CHECK_IS(shutdown(s, SD_RECEIVE), 0);
+    CHECK_ENDED(port, KEY, &receiving, 0);
+    CHECK(WSAGetOverlappedResult(s, &receiving, &count, FALSE, &flags));
+    CHECK_IS(count, 0);
+    closesocket(s);
+}
+#endif
+
 /* In three ways: blocking calls, operations that end within their calls, and an operation that has to wait. */
 static void letters_come_with_all_that_is_beside(void)
 {
@@ -664,6 +697,9 @@ static void a_receive_in_flight_fails_for_a_datagram_that_reaches_nobody(void)
 
 static void letters_of_a_family(void)
 {
+#if HAS_SOCKET_CALLS
+    a_receive_in_flight_is_room_and_may_be_shut();
+#endif
     letters_come_with_all_that_is_beside();
     what_is_cut_fails_and_says_so();
     a_letter_may_be_looked_at_or_be_empty();

@@ -83,6 +83,77 @@ static void a_send_goes_out_at_once_and_waits_for_room(void)
     free(back);
 }
 
+#if HAS_SOCKET_CALLS
+/* The peer gets all data that was being sent, and then the end of the stream. */
+static void a_shutdown_follows_the_sends_in_flight(void)
+{
+    enum { MUCH = 8 * 1024 * 1024 };
+    char *much = (char *)calloc(1, MUCH), *back = (char *)malloc(MUCH);
+    int way;
+    CHECK(much && back);
+    for (way = 0; way < 4; way++) {
+        SOCKET near, far;
+        OVERLAPPED receive = fresh(NULL), first = fresh(NULL), second = fresh(NULL), late = fresh(NULL);
+        const int is_both = way & 1, is_cancelled = way & 2;
+        size_t arrived = 0;
+        ssize_t part;
+        DWORD count = 0, flags = 0;
+        char byte;
+        associated_pair(port, KEY, &near, &far);
+        if (!is_both)
+            CHECK_PENDING(receive_into(near, &byte, 1, NULL, &receive));
+        CHECK_PENDING(send_from(near, much, MUCH, NULL, &first));
+        CHECK_PENDING(send_from(near, much, MUCH, NULL, &second));
+        CHECK_IS(shutdown(near, is_both ? SD_BOTH : SD_SEND), 0);
+        CHECK_PENDING(send_from(near, "late", 4, NULL, &late));
+        if (is_both)
+            CHECK_SOCKET_ERROR(receive_into(near, &byte, 1, NULL, &receive), WSAESHUTDOWN);
+        if (is_cancelled) {
+            CHECK_IS(CancelIoEx((HANDLE)near, &second), TRUE);
+            CHECK_FAILED(port, KEY, &second, 0, ERROR_OPERATION_ABORTED);
+        }
+        while ((part = recv(far, back, MUCH, 0)) > 0)
+            arrived += (size_t)part;
+        CHECK_IS(part, 0);
+        CHECK_IS(arrived, is_cancelled ? MUCH : 2 * MUCH);
+        CHECK_ENDED(port, KEY, &first, MUCH);
+        if (!is_cancelled)
+            CHECK_ENDED(port, KEY, &second, MUCH);
+        CHECK_FAILED(port, KEY, &late, 0, ERROR_PIPE_NOT_CONNECTED);
+        CHECK_FALSE(WSAGetOverlappedResult(near, &late, &count, FALSE, &flags), WSAESHUTDOWN);
+        CHECK_SOCKET_ERROR(send(near, "x", 1, 0), WSAESHUTDOWN);
+        if (!is_both)
+            CHECK_ENDED_BY_A_BYTE(far, port, KEY, &receive);
+        CHECK(is_silent(port));
+        close_both(near, far);
+    }
+    free(much);
+    free(back);
+}
+
+/* A socket that is closed meanwhile ends as any other. */
+static void a_shutdown_may_wait_when_its_socket_is_closed(void)
+{
+    enum { MUCH = 8 * 1024 * 1024 };
+    char *much = (char *)calloc(1, MUCH);
+    SOCKET near, far;
+    OVERLAPPED sending = fresh(NULL);
+    DWORD count = UNTOUCHED;
+    ULONG_PTR key = 0;
+    LPOVERLAPPED which = NULL;
+    CHECK(much != NULL);
+    associated_pair(port, KEY, &near, &far);
+    CHECK_PENDING(send_from(near, much, MUCH, NULL, &sending));
+    CHECK_IS(shutdown(near, SD_SEND), 0);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_FALSE(GetQueuedCompletionStatus(port, &count, &key, &which, SOON), ERROR_OPERATION_ABORTED);
+    CHECK(which == &sending && count < MUCH);
+    CHECK(is_silent(port));
+    closesocket(far);
+    free(much);
+}
+#endif
+
 static void receives_are_done_in_the_order_of_their_starts(void)
 {
     enum { COUNT = 50 };
@@ -897,6 +968,10 @@ int main(void)
     a_receive_that_waits_completes_by_a_packet();
     what_is_there_is_received_at_once_and_a_packet_comes_all_the_same();
     a_send_goes_out_at_once_and_waits_for_room();
+#if HAS_SOCKET_CALLS
+    a_shutdown_follows_the_sends_in_flight();
+    a_shutdown_may_wait_when_its_socket_is_closed();
+#endif
     receives_are_done_in_the_order_of_their_starts();
     several_buffers_are_filled_and_sent_in_order();
     receives_into_several_buffers_share_what_came_in_one_send();

@@ -257,6 +257,37 @@ static void a_socket_that_comes_back_to_its_number_is_registered(void)
 }
 #endif
 
+#ifndef _WIN32
+/* A receive of the former socket does not take the data of the next one, or keep a receive of it waiting. */
+static void an_association_ends_the_operations_of_another_socket(void)
+{
+    int way;
+    for (way = 0; way < 4; way++) {
+        const int was_associated = way & 1;
+        SOCKET s = way & 2 ? unseen_socket() : udp_socket();
+        OVERLAPPED former = fresh(NULL), next = fresh(NULL);
+        DWORD count = 0, flags = 0;
+        char bytes[2];
+        (void)bind_to_loopback(s);
+        if (was_associated)
+            associate(s, port, 5);
+        CHECK_PENDING(receive_into(s, &bytes[0], 1, NULL, &former));
+        s = another(s);
+        (void)bind_to_loopback(s);
+        associate(s, port, 6);
+        CHECK(!WSAGetOverlappedResult(s, &former, &count, FALSE, &flags));
+        CHECK_IS(WSAGetLastError(), WSA_OPERATION_ABORTED);
+        if (was_associated)
+            CHECK_FAILED(port, 5, &former, 0, ERROR_OPERATION_ABORTED);
+        CHECK_PENDING(receive_into(s, &bytes[1], 1, NULL, &next));
+        send_to_itself(s);
+        CHECK_ENDED(port, 6, &next, 1);
+        CHECK(is_silent(port));
+        CHECK_IS(closesocket(s), 0);
+    }
+}
+#endif
+
 /* The next socket may be associated, whatever the former one was. */
 static void an_association_is_that_of_a_socket(void)
 {
@@ -271,6 +302,9 @@ static void an_association_is_that_of_a_socket(void)
     CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
     close_unseen(s);
     CHECK_IS(CloseHandle(other), TRUE);
+#ifndef _WIN32
+    an_association_ends_the_operations_of_another_socket();
+#endif
 }
 
 /* Sends a byte to itself, and returns whether a packet reports that. */

@@ -387,7 +387,7 @@ static void a_pointer_to_no_memory_is_refused(SOCKET s, SOCKET listener, void *b
 }
 
 /* For calls that move data or wait for it: an address that cannot be valid. */
-static void what_is_no_pointer_is_refused(SOCKET s, SOCKET datagrams, void *bad)
+static void what_is_no_pointer_is_refused(SOCKET s, SOCKET datagrams, SOCKET listener, void *bad)
 {
     char byte = 'x';
     DWORD count = 0, flags = 0;
@@ -420,6 +420,36 @@ static void what_is_no_pointer_is_refused(SOCKET s, SOCKET datagrams, void *bad)
                                    NULL), WSAEFAULT);
     CHECK_SOCKET_ERROR(WSARecvFrom(datagrams, &part, 1, NULL, &flags, (struct sockaddr *)&address, (int *)bad,
                                    &overlapped, NULL), WSAEFAULT);
+    {
+        WSABUF parts[2];
+        WSAMSG message;
+        LPFN_WSARECVMSG receive;
+        GUID receives = WSAID_WSARECVMSG;
+        SOCKET made = tcp_socket();
+        char room[2 * (sizeof address + 16)];
+        const DWORD block = sizeof address + 16;
+        parts[0] = part;
+        parts[1].len = 1;
+        parts[1].buf = (CHAR *)bad;
+        CHECK_SOCKET_ERROR(WSASend(s, parts, 2, NULL, 0, &overlapped, NULL), WSAEFAULT);
+        CHECK_SOCKET_ERROR(WSASend(s, parts + 1, 1, NULL, 0, &overlapped, NULL), WSAEFAULT);
+        CHECK_SOCKET_ERROR(WSARecv(s, parts, 2, NULL, &flags, &overlapped, NULL), WSAEFAULT);
+        CHECK_SOCKET_ERROR(WSARecv(datagrams, parts + 1, 1, NULL, &flags, &overlapped, NULL), WSAEFAULT);
+        CHECK_IS(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &receives, sizeof receives, &receive, sizeof receive,
+                          &count, NULL, NULL), 0);
+        CHECK_SOCKET_ERROR(receive(datagrams, (LPWSAMSG)bad, &count, &overlapped, NULL), WSAEFAULT);
+        CHECK_SOCKET_ERROR(WSASendMsg(datagrams, (LPWSAMSG)bad, 0, &count, &overlapped, NULL), WSAEFAULT);
+        memset(&message, 0, sizeof message);
+        message.lpBuffers = &part;
+        message.dwBufferCount = 1;
+        CHECK_SOCKET_ERROR(receive(datagrams, &message, NULL, (WSAOVERLAPPED *)bad, NULL), WSAEFAULT);
+        CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &receives, sizeof receives, &receive,
+                                    sizeof receive, &count, (WSAOVERLAPPED *)bad, NULL), WSAEFAULT);
+        CHECK_FALSE(AcceptEx(listener, made, bad, 0, block, block, &count, &overlapped), WSAEFAULT);
+        CHECK_FALSE(AcceptEx(listener, made, room, 0, block, block, &count, (OVERLAPPED *)bad), WSAEFAULT);
+        CHECK_FALSE(TransmitFile(s, NULL, 0, 0, (OVERLAPPED *)bad, NULL, 0), WSAEFAULT);
+        closesocket(made);
+    }
     CHECK_SOCKET_ERROR(recvfrom(datagrams, &byte, 1, 0, (struct sockaddr *)bad, &size), WSAEFAULT);
     CHECK_SOCKET_ERROR(recvfrom(datagrams, &byte, 1, 0, (struct sockaddr *)&address, (int *)bad), WSAEFAULT);
     CHECK_SOCKET_ERROR(select(0, (fd_set *)bad, NULL, NULL, NULL), WSAEFAULT);
@@ -437,8 +467,8 @@ static void bad_pointers_are_refused(void)
     send_to_itself(datagrams);
     send_all(far, "x", 1);
     until(s, POLLIN);
-    what_is_no_pointer_is_refused(s, datagrams, (void *)(uintptr_t)1);
-    what_is_no_pointer_is_refused(s, datagrams, (void *)(uintptr_t)65535);
+    what_is_no_pointer_is_refused(s, datagrams, listener, (void *)(uintptr_t)1);
+    what_is_no_pointer_is_refused(s, datagrams, listener, (void *)(uintptr_t)65535);
     if (!is_slow()) { /* Valgrind complains about pointers that the system rejects */
         a_pointer_to_no_memory_is_refused(s, listener, (void *)(uintptr_t)1);
         a_pointer_to_no_memory_is_refused(s, listener, (void *)(uintptr_t)65535);

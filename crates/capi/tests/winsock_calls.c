@@ -490,6 +490,33 @@ static void an_address_that_is_too_short_is_a_bad_pointer(void)
     UNLESS_WINE("a connect takes an address that is too short")
         CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&address, 4), WSAEFAULT);
     CHECK_SOCKET_ERROR(bind(u, (struct sockaddr *)&address, 4), WSAEFAULT);
+#if HAS_SOCKET_CALLS
+    CHECK_SOCKET_ERROR(bind(s, (struct sockaddr *)&address, -1), WSAEFAULT);
+    CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&address, -1), WSAEFAULT);
+    {
+        SOCKET six = socket(AF_INET6, SOCK_DGRAM, 0);
+        struct sockaddr_in6 own;
+        WSABUF part = {1, (CHAR *)&own};
+        DWORD sent;
+        OVERLAPPED overlapped;
+        int size;
+        memset(&own, 0, sizeof own);
+        memset(&overlapped, 0, sizeof overlapped);
+        own.sin6_family = AF_INET6;
+        own.sin6_addr.s6_addr[15] = 1;
+        own.sin6_port = htons(9);
+        for (size = 24; size < 28; size++) { /* the system takes that */
+            const struct sockaddr *it = (const struct sockaddr *)&own;
+            CHECK_SOCKET_ERROR(bind(six, it, size), WSAEFAULT);
+            CHECK_SOCKET_ERROR(connect(six, it, size), WSAEFAULT);
+            CHECK_SOCKET_ERROR(WSAConnect(six, it, size, NULL, NULL, NULL, NULL), WSAEFAULT);
+            CHECK_SOCKET_ERROR(sendto(six, (const char *)&own, 1, 0, it, size), WSAEFAULT);
+            CHECK_SOCKET_ERROR(WSASendTo(six, &part, 1, &sent, 0, it, size, NULL, NULL), WSAEFAULT);
+            CHECK_SOCKET_ERROR(WSASendTo(six, &part, 1, &sent, 0, it, size, &overlapped, NULL), WSAEFAULT);
+        }
+        closesocket(six);
+    }
+#endif
     CHECK_IS(bind(s, (struct sockaddr *)&address, sizeof address), 0);
     CHECK_SOCKET_ERROR(bind(s, (struct sockaddr *)&address, sizeof address), WSAEINVAL);
     CHECK_IS(closesocket(s), 0);

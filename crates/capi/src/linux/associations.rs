@@ -45,6 +45,8 @@ fn associate_descriptor(
     if state.associated.is_some_and(|it| it.identity == identity && handles::is_open(it.port)) {
         return Err(code::INVALID_PARAMETER);
     }
+    // Operations of a socket that other code has closed.
+    let former = registrations::compare(&mut state, number, descriptor);
     // Not those of a socket that other code has closed.
     state.chosen = state.chosen.known_of(identity);
     state.associated = Some(Associated { port: port.name(), key, identity });
@@ -58,6 +60,11 @@ fn associate_descriptor(
         let ended = registrations::end_line(number, &mut state, line);
         drop(state);
         ended.tell();
+    } else {
+        drop(state);
+    }
+    if let Some(former) = former {
+        former.tell();
     }
     Ok(())
 }

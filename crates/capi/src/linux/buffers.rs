@@ -7,8 +7,8 @@ use libc::{iovec, msghdr, sockaddr, socklen_t};
 
 use crate::errors::code;
 use crate::linux::sockets::{
-    attempt, called, is_shut_for_reads, note_datagram, note_read, note_short_address, note_time,
-    note_write, past_refusals, refused, room_for_sender, set_errno, with_reset,
+    attempt, called, is_cut_off, is_shut_for_reads, note_datagram, note_read, note_short_address,
+    note_time, note_write, past_refusals, refused, room_for_sender, set_errno, with_reset,
 };
 use crate::linux::{descriptors, memory};
 
@@ -135,6 +135,9 @@ pub(crate) unsafe fn gathered(
 ) -> Result<(Box<[iovec]>, Option<Gathered>), u32> {
     // SAFETY: `parts_of` demands what this call does.
     let parts: Box<[iovec]> = unsafe { parts_of(buffers, count) }.collect();
+    if parts.iter().any(|part| !memory::may_be(part.iov_base)) {
+        return Err(code::WSAEFAULT);
+    }
     if parts.len() <= MOST {
         return Ok((parts, None));
     }
@@ -319,6 +322,10 @@ pub unsafe extern "C" fn cp_send_buffers(
     };
     if flags & PARTIAL != 0 && !takes_parts(descriptor) {
         return refused(code::WSAEOPNOTSUPP);
+    }
+    // SAFETY: `is_cut_off` demands what this call does.
+    if unsafe { is_cut_off(descriptor, address, address_size) } {
+        return refused(code::WSAEFAULT);
     }
     let done = called(|| {
         let attempt = attempt(descriptor);

@@ -483,7 +483,7 @@ pub unsafe extern "C" fn cp_accept_ex(
             true => libc::SOCK_STREAM,
             false => descriptors::kind(accept).ok_or(code::WSAENOTSOCK)?,
         };
-        if place.is_null() {
+        if !memory::may_be(place) {
             return Err(code::WSAEFAULT);
         }
         let least = of_listener.size_of_address(listener, registrations::is_believed(of_listener));

@@ -15,14 +15,14 @@ use crate::linux::buffers::{Buffer, checked, message, no_memory, with_parts};
 use crate::linux::errno::code_of_errno;
 use crate::linux::operations::{CUT, Target, Work, answered};
 use crate::linux::port::{Begun, Outcome, Told};
-use crate::linux::receiving::not_received;
 use crate::linux::sockets::{
     attempt, called, is_shut_for_reads, note_datagram, note_read, note_short_address, note_time,
     note_write, past_refusals, refused, room_for_sender,
 };
 use crate::linux::starting::{Start, start};
 use crate::linux::transfers::{
-    Address, Parts, count, failed, flags_of, is_too_long, repeated, status_of, status_of_send,
+    Address, Parts, count, failed, flags_of, is_too_long, not_received_yet, repeated, status_of,
+    status_of_send,
 };
 use crate::linux::{descriptors, memory};
 
@@ -67,6 +67,9 @@ impl Given {
         let kind = descriptors::kind(descriptor).ok_or(code::WSAENOTSOCK)?;
         if !matches!(kind, libc::SOCK_DGRAM | libc::SOCK_RAW) {
             return Err(code::WSAEOPNOTSUPP);
+        }
+        if !memory::may_be(message) {
+            return Err(code::WSAEFAULT);
         }
         // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
         // - the caller guarantees it for a non-null one, and lends it to the call.
@@ -153,7 +156,9 @@ impl Work for Receiving {
         // SAFETY: recvmsg(2) writes to the buffers, the address and the control data.
         // - valid for writes: the program lends them to the operation until its end, as `cp_receive_message` demands.
         let read = repeated(|| unsafe { libc::recvmsg(descriptor, &raw mut message, flags) });
-        let Ok(read) = usize::try_from(read) else { return not_received(outcome) };
+        let Ok(read) = usize::try_from(read) else {
+            return not_received_yet(descriptor, outcome);
+        };
         // SAFETY: `hand_out` demands buffers that can be written.
         // - as above.
         unsafe { self.parts.hand_out(read) };

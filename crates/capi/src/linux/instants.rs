@@ -11,7 +11,7 @@ use crate::handles;
 use crate::linux::numbers::{self, Number};
 use crate::linux::operations::{SKIP_PACKET_ON_SUCCESS, look_at};
 use crate::linux::waits::wake_waiting;
-use crate::linux::{object, status};
+use crate::linux::{memory, object, status};
 
 /// Returns the entry of a number on which an operation with the OVERLAPPED at this address may begin.
 fn entry(descriptor: RawFd, address: usize) -> Result<&'static Number, u32> {
@@ -46,6 +46,9 @@ fn answered(result: Result<(), u32>) -> c_int {
 pub unsafe extern "C" fn cp_begin_instant(descriptor: c_int, overlapped: *const c_void) -> c_int {
     let check = || {
         let place = NonNull::new(overlapped.cast_mut()).ok_or(code::INVALID_PARAMETER)?;
+        if !memory::may_be(overlapped) {
+            return Err(code::WSAEFAULT);
+        }
         // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
         // - lives on: the caller guarantees it;
         // - not changed: an operation already using it writes only atomic words.

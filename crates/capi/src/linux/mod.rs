@@ -13,6 +13,7 @@
 //!  their cancels           cancelling
 //!  their starts            starting
 //!  any of them             operations         how one is tried and ends
+//!  the end of a stream     shutting           behind its sends
 //!  receives one by one     receiving          with one task of the port for all of them
 //!  several buffers         buffers
 //!  former connections      lingering          connections whose socket is used again
@@ -107,6 +108,7 @@ pub mod resolving;
 pub mod results;
 pub mod selecting;
 mod sharing;
+pub mod shutting;
 pub mod sockets;
 mod spare_memory;
 mod starting;

@@ -18,7 +18,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use completion_port::raw::Hints;
+use completion_port::raw::{Hints, Side};
 use completion_port::{Id, OpId, SharedId};
 use libc::socklen_t;
 
@@ -114,6 +114,7 @@ pub(crate) struct InFlight {
     /// started, and of a receive that the number's [`Receiver`] carries out.
     pub(crate) port: u64,
     pub(crate) name: Option<OpId>,
+    pub(crate) side: Side,
     /// The thread that has started it.
     pub(crate) thread: u64,
     /// Its name in an [`Acceptance`]; 0 if it is not an accept.

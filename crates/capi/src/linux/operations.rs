@@ -572,34 +572,11 @@ pub(crate) fn look_at(
     number: &'static Number,
     descriptor: RawFd,
 ) -> Option<Ended> {
-    if registrations::is_believed(number) { None } else { compare(state, number, descriptor) }
-}
-
-/// The same for a number that may have another meaning.
-#[inline(never)]
-fn compare(state: &mut State, number: &'static Number, descriptor: RawFd) -> Option<Ended> {
-    let identity = || descriptors::identity(descriptor);
-    let is_another = |line: &Line| {
-        let port = registrations::port_of(line.port);
-        !port.is_some_and(|port| port.raw().is_current(line.id.id()))
-    };
-    if state.associated.is_some_and(|it| it.identity != identity())
-        || state.line.as_ref().is_some_and(is_another)
-    {
-        let registered = state.registered.take();
-        // The association may be newer than the operations in flight.
-        let associated = state.associated.filter(|it| it.identity == identity());
-        let chosen = state.chosen;
-        let mut ended = None;
-        number.retire_locked(state, |former| ended = Some(registrations::end(former)));
-        state.registered = registered;
-        if associated.is_some() {
-            state.associated = associated;
-        }
-        state.chosen = chosen.known(descriptor);
-        return ended;
+    if registrations::is_believed(number) {
+        None
+    } else {
+        registrations::compare(state, number, descriptor)
     }
-    None
 }
 
 /// Where a number's operations are performed: on the port of its registration, of its association,

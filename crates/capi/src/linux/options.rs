@@ -339,6 +339,9 @@ fn ask_room(descriptor: c_int, name: c_int, room: c_int) -> c_int {
     unsafe { libc::setsockopt(descriptor, libc::SOL_SOCKET, name, place, size) }
 }
 
+/// The least room to request. With less, a stream on one machine waits for 40 ms after each packet, which may be that large.
+const LEAST_ROOM: c_int = 64 << 10;
+
 /// Sets `SO_SNDBUF` or `SO_RCVBUF`. Programs whose operations provide the memory ask for a size of 0. Here every send would
 /// then wait for the peer, and a datagram that no thread is waiting for would be lost. So a size of 0 is not applied.
 fn set_room(descriptor: c_int, name: c_int, room: u32) -> c_int {
@@ -351,7 +354,7 @@ fn set_room(descriptor: c_int, name: c_int, room: u32) -> c_int {
         && number.options() & ROOM_FOR_DATAGRAMS != 0
         && asked.saturating_mul(2) <= room_of(descriptor, name);
     if room > 0 && !has_enough {
-        if ask_room(descriptor, name, asked) < 0 {
+        if ask_room(descriptor, name, asked.max(LEAST_ROOM)) < 0 {
             return FAILED;
         }
         number.set_options(if is_receive { RECEIVE_ROOM } else { SEND_ROOM });

@@ -188,7 +188,8 @@ pub(crate) fn continue_with(mut state: MutexGuard<'_, State>, receive: WaitingRe
     let address = receive.address();
     let WaitBegun { may_have_data, is_watched } = receiver.wait(receive);
     let (name, thread, accept, is_called_off) = (None, this_thread(), 0, false);
-    let in_flight = InFlight { port: line.port, name, thread, accept, is_called_off };
+    let (port, side) = (line.port, Side::In);
+    let in_flight = InFlight { port, name, side, thread, accept, is_called_off };
     state_of.operations.insert(address, in_flight);
     drop(state);
     if (!is_watched || may_have_data)

@@ -245,7 +245,8 @@ fn receives_that_begin_before_the_task_of_a_receiver_keep_their_order() {
     let buffer = iovec { iov_base: cancelled.buffer(), iov_len: ROOM };
     let receive = WaitingReceive { overlapped, buffer, key: KEY };
     let (name, thread, accept, is_called_off) = (None, 0, 0, false);
-    let in_flight = InFlight { port: line.port, name, thread, accept, is_called_off };
+    let side = completion_port::raw::Side::In;
+    let in_flight = InFlight { port: line.port, name, side, thread, accept, is_called_off };
     let target = (number, descriptor);
     let task = receiving::make(&port, &line, target, &mut state, receive, in_flight);
     drop(state);

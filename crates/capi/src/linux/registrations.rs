@@ -189,6 +189,38 @@ pub(crate) fn port_of(name: u64) -> Option<Arc<CompletionPort>> {
     if name == NO_PORT { driver::own_port().ok() } else { handles::port_named(name) }
 }
 
+/// Compares what a number's entry, which is locked, knows of its socket with the socket that it names. If that is another one,
+/// the operations of the former socket end, and the caller reports them.
+#[inline(never)]
+pub(crate) fn compare(
+    state: &mut State,
+    number: &'static Number,
+    descriptor: RawFd,
+) -> Option<Ended> {
+    let identity = || descriptors::identity(descriptor);
+    let is_another = |line: &Line| {
+        let port = port_of(line.port);
+        !port.is_some_and(|port| port.raw().is_current(line.id.id()))
+    };
+    if state.associated.is_some_and(|it| it.identity != identity())
+        || state.line.as_ref().is_some_and(is_another)
+    {
+        let registered = state.registered.take();
+        // The association may be newer than the operations in flight.
+        let associated = state.associated.filter(|it| it.identity == identity());
+        let chosen = state.chosen;
+        let mut ended = None;
+        number.retire_locked(state, |former| ended = Some(end(former)));
+        state.registered = registered;
+        if associated.is_some() {
+            state.associated = associated;
+        }
+        state.chosen = chosen.known(descriptor);
+        return ended;
+    }
+    None
+}
+
 /// Ends the number's registration and operations.
 fn end_all(number: &Number) {
     let mut ended = None;

@@ -19,7 +19,7 @@ use crate::linux::errno::code_of_errno;
 use crate::linux::errno::keeping_errno;
 pub(crate) use crate::linux::errno::{errno, set_errno};
 use crate::linux::numbers::{
-    self, LINGERS, LISTENS, Number, Past, READING_SHUT, State, UNUSED, has_shut_reading,
+    self, LINGERS, LISTENS, Number, Past, State, UNUSED, has_shut_reading,
 };
 use crate::linux::waiting_calls::{WaitingCall, until_ready};
 use crate::linux::{memory, registrations, selecting, sharing, status};
@@ -584,6 +584,10 @@ pub unsafe extern "C" fn cp_bind(
     size: socklen_t,
 ) -> c_int {
     note_use(descriptor);
+    // SAFETY: `is_cut_off` demands what this call does.
+    if unsafe { is_cut_off(descriptor, address, size) } {
+        return refused(code::WSAEFAULT);
+    }
     // SAFETY: the caller guarantees what bind(2) demands.
     let bind = || unsafe { libc::bind(descriptor, address, size) };
     let bound = called(|| match bind() {
@@ -604,11 +608,35 @@ pub unsafe extern "C" fn cp_bind(
 /// An address that is too short is a bad pointer to the reference, a bad argument to the system.
 pub(crate) fn note_short_address(failed: bool, descriptor: c_int, size: socklen_t) {
     if failed && errno() == libc::EINVAL {
-        if size < descriptors::size_of_address(descriptor) {
+        let is_negative = c_int::try_from(size).is_err();
+        if is_negative || size < descriptors::size_of_address(descriptor) {
             set_last(code::WSAEFAULT);
         }
         set_errno(libc::EINVAL);
     }
+}
+
+/// Whether it is an IPv6 address without its last member, which the system takes.
+///
+/// # Safety
+///
+/// `address` points to `size` bytes, or to no memory.
+pub(crate) unsafe fn is_cut_off(
+    descriptor: c_int,
+    address: *const sockaddr,
+    size: socklen_t,
+) -> bool {
+    // Without a system call for any other size.
+    let is_six = || {
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - there is memory, and the caller guarantees that nothing writes to it.
+        memory::is_there(address, size as usize)
+            && c_int::from(unsafe { address.read_unaligned() }.sa_family) == libc::AF_INET6
+    };
+    let whole = size_of::<libc::sockaddr_in6>();
+    (whole - size_of::<u32>()..whole).contains(&(size as usize))
+        && is_six()
+        && protocol(descriptor).is_ok()
 }
 
 /// `listen`.
@@ -699,6 +727,10 @@ pub unsafe extern "C" fn cp_connect(
     let connect = || unsafe { libc::connect(descriptor, address, size) };
     // A bad pointer is left to the system.
     if memory::is_there(address, size as usize) {
+        // SAFETY: `is_cut_off` demands what this call does.
+        if unsafe { is_cut_off(descriptor, address, size) } {
+            return refused(code::WSAEFAULT);
+        }
         // SAFETY: `is_unspecified` demands `size` bytes.
         // - there is memory for them, and the caller guarantees that nothing writes to it.
         if unsafe { is_unspecified(address, size) } && protocol(descriptor).is_ok() {
@@ -890,7 +922,8 @@ pub unsafe extern "C" fn cp_sendto(
     address: *const sockaddr,
     address_size: socklen_t,
 ) -> isize {
-    if is_negative(size) {
+    // SAFETY: `is_cut_off` demands what this call does.
+    if is_negative(size) || unsafe { is_cut_off(descriptor, address, address_size) } {
         return refused(code::WSAEFAULT) as isize;
     }
     // SAFETY: the caller guarantees what sendto(2) demands.
@@ -900,53 +933,6 @@ pub unsafe extern "C" fn cp_sendto(
     });
     note_short_address(sent < 0 && !address.is_null(), descriptor, address_size);
     sent
-}
-
-/// Shuts down halves of a socket. A datagram socket needs no peer for that.
-fn shut(descriptor: c_int, how: c_int) -> c_int {
-    // SAFETY: shutdown(2) demands nothing of memory.
-    match unsafe { libc::shutdown(descriptor, how) } {
-        // The system has done it, although it reports that there is no peer.
-        FAILED if errno() == libc::ENOTCONN && kind(descriptor) == Some(libc::SOCK_DGRAM) => 0,
-        done => done,
-    }
-}
-
-/// `shutdown`.
-#[unsafe(no_mangle)]
-pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
-    called(|| {
-        let is_known = (libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how);
-        if is_known && descriptors::has_no_peer(descriptor) {
-            // The system would fail with the same code, and shut the connection that a later connect makes.
-            set_errno(libc::ENOTCONN);
-            return FAILED;
-        }
-        let Some(number) = numbers::entry(descriptor) else { return shut(descriptor, how) };
-        // A listener that was shut down no longer listens.
-        number.clear_options(LISTENS);
-        let was_shut = number.options() & READING_SHUT != 0;
-        if how != libc::SHUT_WR {
-            // First, so that operations which the system then retries find it.
-            number.set_options(READING_SHUT);
-        }
-        let mut done = FAILED;
-        if how == libc::SHUT_RD {
-            done = shut(descriptor, how);
-        } else {
-            number.while_shutting(|| {
-                done = shut(descriptor, how);
-                done == 0
-            });
-        }
-        if done != 0 && !was_shut {
-            number.clear_options(READING_SHUT);
-        }
-        if done == 0 && how != libc::SHUT_RD {
-            keeping_errno(|| number.lock().remember(descriptor, |past| past.has_shut = true));
-        }
-        done
-    })
 }
 
 /// Whether there is room for an address of the socket's family.

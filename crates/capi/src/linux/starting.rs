@@ -28,7 +28,7 @@ use crate::linux::receiver::WaitingReceive;
 use crate::linux::registrations::Ended;
 use crate::linux::waitable::Waitable;
 use crate::linux::waits::{this_thread, wake_waiting};
-use crate::linux::{driver, object, receiving, registrations, status};
+use crate::linux::{driver, memory, object, receiving, registrations, status};
 
 /// The arguments of a call that starts an operation, without its work.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +71,9 @@ unsafe fn begin(
 ) -> Result<Begun, u32> {
     let Start { descriptor, .. } = start;
     let overlapped = NonNull::new(start.overlapped).ok_or(code::INVALID_PARAMETER)?;
+    if !memory::may_be(start.overlapped) {
+        return Err(code::WSAEFAULT);
+    }
     // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
     // - lives on: the caller guarantees it;
     // - not changed: the program has lent it, and an operation that already has it writes only
@@ -281,7 +284,8 @@ impl Call {
     /// The operation, as the entry of its number stores it before it has a name.
     fn in_flight(&self, line: &Line) -> InFlight {
         let (name, accept, is_called_off) = (None, self.start.accept, false);
-        InFlight { port: line.port, name, thread: this_thread(), accept, is_called_off }
+        let (port, side, thread) = (line.port, self.start.side, this_thread());
+        InFlight { port, name, side, thread, accept, is_called_off }
     }
 
     /// The destination of the packet, and whether a success that the call returns has one, too.

@@ -63,6 +63,9 @@ impl Parts {
             // SAFETY: reading through a raw pointer demands that it is valid.
             // - the caller guarantees it for one.
             let Buffer { size, bytes } = unsafe { buffers.read() };
+            if size > 0 && !memory::may_be(bytes) {
+                return Err(code::WSAEFAULT);
+            }
             return Ok(Self::One(iovec { iov_base: bytes, iov_len: size as usize }));
         }
         // SAFETY: `gathered` demands what this call does.
@@ -151,7 +154,7 @@ fn shorten(part: &mut iovec, bytes: usize) {
 
 /// The result of an attempt at a receive for a failed call on a socket that may have datagrams: its
 /// own shutdown ends the receive with 0 bytes.
-fn not_received_yet(descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+pub(crate) fn not_received_yet(descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
     let attempt = not_received(outcome);
     if !matches!(attempt, Attempt::Blocked) || outcome.is_tcp {
         return attempt;
@@ -310,6 +313,12 @@ impl Address {
         if !memory::may_be(address)
             || size < size_of::<libc::sa_family_t>()
             || size > size_of::<libc::sockaddr_storage>()
+            || {
+                // SAFETY: reading through a raw pointer demands that it is valid.
+                // - the caller guarantees that many bytes, which are enough.
+                let family = unsafe { address.read_unaligned() }.sa_family;
+                c_int::from(family) == libc::AF_INET6 && size < size_of::<libc::sockaddr_in6>()
+            }
         {
             return Err(code::WSAEFAULT);
         }

@@ -34,7 +34,7 @@ use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::starting::{Start, start};
 use crate::linux::transfers::{Parts, Sending, count, failed, status_of};
 use crate::linux::waiting_calls::{WaitingCall, until_ready};
-use crate::linux::{numbers, object, operations, status};
+use crate::linux::{memory, numbers, object, operations, status};
 
 /// `TF_DISCONNECT`, `TF_REUSE_SOCKET`, and flags without effect here, which distribute work among
 /// the reference's threads.
@@ -481,6 +481,9 @@ pub unsafe extern "C" fn cp_transmit_file(
     let begin = || {
         let descriptor = stream(socket)?;
         let overlapped = overlapped.cast::<Overlapped>();
+        if !overlapped.is_null() && !memory::may_be(overlapped) {
+            return Err(code::WSAEFAULT);
+        }
         // SAFETY: a shared reference demands a value that lives on and changes only as its type
         // allows.
         // - the caller guarantees it for a non-null pointer; what an operation writes is atomic.
