@@ -161,7 +161,7 @@ const LAYERS: [(&str, &[&str]); 90] = [
             "requests",
         ],
     ),
-    ("linux/sharing", &["linux/choices", "linux/descriptors", "linux/numbers"]),
+    ("linux/sharing", &["linux/choices", "linux/descriptors", "linux/numbers", "linux/process"]),
     (
         "linux/selecting",
         &["errors", "linux/descriptors", "linux/memory", "linux/numbers", "linux/process"],

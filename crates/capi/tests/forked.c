@@ -29,8 +29,10 @@ static void *make_ports(void *unused)
 {
     while (!__atomic_load_n(&is_over, __ATOMIC_SEQ_CST)) {
         HANDLE port = CreateIoCompletionPort((HANDLE)(uintptr_t)busy[1], NULL, 1, 1);
+        struct sockaddr_in address;
         CHECK(port != NULL);
         CHECK(CloseHandle(port));
+        CHECK_IS(closesocket(tcp_listener(&address)), 0);
     }
     return unused;
 }
@@ -51,6 +53,7 @@ static void live_on(HANDLE inherited, SOCKET s)
     ULONG_PTR key;
     DWORD bytes, time = 1;
     SOCKET fresh[BUSY];
+    struct sockaddr_in address;
     HANDLE own;
     char byte;
     int i;
@@ -78,6 +81,7 @@ static void live_on(HANDLE inherited, SOCKET s)
         END_REGISTRATION(own, fresh[i], 8);
         CHECK_IS(closesocket(fresh[i]), 0);
     }
+    CHECK_IS(closesocket(tcp_listener(&address)), 0);
     /* What the parent has said of a socket is remembered. */
     CHECK_SOCKET_ERROR(recv(s, &byte, 1, 0), WSAETIMEDOUT);
     CHECK_IS(closesocket(s), 0);

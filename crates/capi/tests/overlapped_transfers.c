@@ -131,6 +131,15 @@ static void a_shutdown_follows_the_sends_in_flight(void)
     free(back);
 }
 
+/* What is left is read, up to the end of the stream. */
+static void end_of_stream(SOCKET s, char *bytes, size_t size)
+{
+    ssize_t part;
+    while ((part = recv(s, bytes, size, 0)) > 0)
+        ;
+    CHECK(part == 0 || WSAGetLastError() == WSAECONNRESET);
+}
+
 /* A socket that is closed meanwhile ends as any other. */
 static void a_shutdown_may_wait_when_its_socket_is_closed(void)
 {
@@ -149,7 +158,41 @@ static void a_shutdown_may_wait_when_its_socket_is_closed(void)
     CHECK_FALSE(GetQueuedCompletionStatus(port, &count, &key, &which, SOON), ERROR_OPERATION_ABORTED);
     CHECK(which == &sending && count < MUCH);
     CHECK(is_silent(port));
+    end_of_stream(far, much, MUCH);
     closesocket(far);
+    free(much);
+}
+
+/* The end of the stream is sent, too, if its port is closed, or if the socket gets another port when its sends have just
+ * ended. */
+static void a_shutdown_outlives_its_port(void)
+{
+    enum { MUCH = 4 * 1024 * 1024 };
+    char *much = (char *)calloc(1, MUCH);
+    int round;
+    CHECK(much != NULL);
+    for (round = 0; round < tries(40, 1000); round++) {
+        const int is_closed = round & 1;
+        HANDLE own = new_port(1);
+        SOCKET near, far;
+        OVERLAPPED sending = fresh(NULL);
+        tcp_pair(&near, &far);
+        if (is_closed)
+            associate(near, own, KEY);
+        CHECK_PENDING(send_from(near, much, MUCH, NULL, &sending));
+        CHECK_IS(shutdown(near, SD_SEND), 0);
+        if (is_closed) {
+            CHECK(CloseHandle(own));
+        } else {
+            receive_all(far, much, MUCH);
+            while (!HasOverlappedIoCompleted(&sending))
+                SwitchToThread();
+            associate(near, own, KEY);
+            CHECK(CloseHandle(own));
+        }
+        end_of_stream(far, much, MUCH);
+        close_both(near, far);
+    }
     free(much);
 }
 #endif
@@ -946,6 +989,28 @@ static void a_socket_is_associated_once(void)
     CHECK(CloseHandle(other));
 }
 
+#if HAS_SOCKET_CALLS
+/* What is known of a socket stays known when it gets another port after its first one was closed. */
+static void an_association_changes_nothing_else(void)
+{
+    HANDLE first = new_port(1), second = new_port(1);
+    SOCKET s = udp_socket();
+    OVERLAPPED overlapped = fresh(NULL);
+    char byte;
+    (void)bind_to_loopback(s);
+    associate(s, first, 1);
+    CHECK_PENDING(receive_into(s, &byte, 1, NULL, &overlapped));
+    send_to_itself(s);
+    CHECK_ENDED(first, 1, &overlapped, 1);
+    CHECK_IS(shutdown(s, SD_RECEIVE), 0);
+    CHECK(CloseHandle(first));
+    associate(s, second, 2);
+    CHECK_SOCKET_ERROR(receive_into(s, &byte, 1, NULL, &overlapped), WSAESHUTDOWN);
+    closesocket(s);
+    CHECK(CloseHandle(second));
+}
+#endif
+
 static void a_new_port_may_come_with_its_first_socket(void)
 {
     SOCKET near, far;
@@ -971,6 +1036,7 @@ int main(void)
 #if HAS_SOCKET_CALLS
     a_shutdown_follows_the_sends_in_flight();
     a_shutdown_may_wait_when_its_socket_is_closed();
+    a_shutdown_outlives_its_port();
 #endif
     receives_are_done_in_the_order_of_their_starts();
     several_buffers_are_filled_and_sent_in_order();
@@ -1003,6 +1069,9 @@ int main(void)
 #endif
     an_overlapped_is_the_programs_again_when_its_end_is_known();
     a_socket_is_associated_once();
+#if HAS_SOCKET_CALLS
+    an_association_changes_nothing_else();
+#endif
     a_new_port_may_come_with_its_first_socket();
     CHECK(CloseHandle(port));
     return finish();

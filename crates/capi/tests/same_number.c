@@ -288,6 +288,33 @@ static void an_association_ends_the_operations_of_another_socket(void)
 }
 #endif
 
+#ifndef _WIN32
+/* A shutdown that waits for sends means the socket that the number named. */
+static void a_shutdown_is_that_of_a_socket(void)
+{
+    enum { MUCH = 8 << 20 };
+    char *much = (char *)calloc(1, MUCH);
+    SOCKET near, far;
+    int pair[2];
+    OVERLAPPED sending = fresh(NULL);
+    CHECK(much != NULL);
+    tcp_pair(&near, &far);
+    CHECK_PENDING(send_from(near, much, MUCH, NULL, &sending));
+    CHECK_IS(shutdown(near, SD_SEND), 0);
+    CHECK_IS(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    CHECK_IS(dup2(pair[0], (int)near), (int)near);
+    (void)CancelIoEx((HANDLE)near, &sending);
+    CHECK_IS(write((int)near, "x", 1), 1);
+    CHECK_IS(send(near, "x", 1, 0), 1);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_IS(write(pair[0], "x", 1), 1);
+    CHECK_IS(close(pair[0]), 0);
+    CHECK_IS(close(pair[1]), 0);
+    closesocket(far);
+    free(much);
+}
+#endif
+
 /* The next socket may be associated, whatever the former one was. */
 static void an_association_is_that_of_a_socket(void)
 {
@@ -304,6 +331,7 @@ static void an_association_is_that_of_a_socket(void)
     CHECK_IS(CloseHandle(other), TRUE);
 #ifndef _WIN32
     an_association_ends_the_operations_of_another_socket();
+    a_shutdown_is_that_of_a_socket();
 #endif
 }
 

@@ -158,7 +158,8 @@ static void what_does_not_fit_is_told(void)
     CHECK_IS(strncpy_s(text, sizeof text, "123456", 3), 0);
     CHECK_IS(strncpy_s(NULL, 0, NULL, 0), 0);
     CHECK_IS(strncpy_s(NULL, 0, "1", 1), EINVAL);
-    CHECK_IS(strncpy_s(NULL, sizeof text, "1", 0), EINVAL);
+    UNLESS_WINE("no characters may be copied to no place that has room")
+        CHECK_IS(strncpy_s(NULL, sizeof text, "1", 0), EINVAL);
     CHECK_IS(strncpy_s(text, 0, "1", 0), EINVAL);
     CHECK_IS(text[0], '1');
     CHECK_IS(strncpy_s(text, sizeof text, NULL, 0), 0);

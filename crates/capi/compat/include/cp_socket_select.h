@@ -97,17 +97,19 @@ CP_INLINE void *cp_set_of_select(uintptr_t set) {
     return (void *)set;
 }
 #define CP_SET_OF_SELECT(set) _Generic((set), fd_set *: cp_set_of_select((uintptr_t)(set)), default: (set))
-/* A time may be a compound literal, whose comma makes it two arguments. */
-#define CP_TIME_OF_SELECT(...) \
-    _Generic((__VA_ARGS__), const struct timeval *: (void *)(uintptr_t)(__VA_ARGS__), default: (__VA_ARGS__))
-#define CP_SELECT_OF_FIVE(nfds, readfds, writefds, exceptfds, ...)                      \
+#define CP_TIME_OF_SELECT(time) \
+    _Generic((time), const struct timeval *: (void *)(uintptr_t)(time), default: (time))
+#define CP_SELECT_OF_FIVE(nfds, readfds, writefds, exceptfds, timeout)                  \
     nfds, CP_SET_OF_SELECT(readfds), CP_SET_OF_SELECT(writefds), CP_SET_OF_SELECT(exceptfds), \
-        CP_TIME_OF_SELECT(__VA_ARGS__)
+        CP_TIME_OF_SELECT(timeout)
+/* The time is a compound literal, whose comma makes it two arguments. */
+#define CP_SELECT_OF_SIX(nfds, readfds, writefds, exceptfds, begin, end)                \
+    nfds, CP_SET_OF_SELECT(readfds), CP_SET_OF_SELECT(writefds), CP_SET_OF_SELECT(exceptfds), begin, end
 /* With any other number of arguments it is a member of that name. */
 #define CP_SELECT_OF_OTHERS(...) __VA_ARGS__
 #define CP_NINTH_OF(a, b, c, d, e, f, g, h, ninth, ...) ninth
 #define CP_SELECT_BY_COUNT(...)                                                                        \
-    CP_NINTH_OF(__VA_ARGS__, CP_SELECT_OF_OTHERS, CP_SELECT_OF_OTHERS, CP_SELECT_OF_FIVE,              \
+    CP_NINTH_OF(__VA_ARGS__, CP_SELECT_OF_OTHERS, CP_SELECT_OF_OTHERS, CP_SELECT_OF_SIX,               \
                 CP_SELECT_OF_FIVE, CP_SELECT_OF_OTHERS, CP_SELECT_OF_OTHERS, CP_SELECT_OF_OTHERS,      \
                 CP_SELECT_OF_OTHERS, CP_SELECT_OF_OTHERS, 0)
 #define select(...) select(CP_SELECT_BY_COUNT(__VA_ARGS__)(__VA_ARGS__))

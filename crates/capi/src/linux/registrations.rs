@@ -198,10 +198,9 @@ pub(crate) fn compare(
     descriptor: RawFd,
 ) -> Option<Ended> {
     let identity = || descriptors::identity(descriptor);
-    let is_another = |line: &Line| {
-        let port = port_of(line.port);
-        !port.is_some_and(|port| port.raw().is_current(line.id.id()))
-    };
+    // The line of a port that is closed has ended, whatever its socket.
+    let is_another =
+        |line: &Line| port_of(line.port).is_some_and(|port| !port.raw().is_current(line.id.id()));
     if state.associated.is_some_and(|it| it.identity != identity())
         || state.line.as_ref().is_some_and(is_another)
     {

@@ -17,6 +17,7 @@ use std::ffi::c_int;
 use libc::{sockaddr_in, socklen_t};
 
 use crate::linux::choices::Chosen;
+use crate::linux::process::Own;
 use crate::linux::{descriptors, numbers};
 
 /// Returns the program's choices for a socket.
@@ -33,10 +34,15 @@ fn has_ports(descriptor: RawFd) -> bool {
 
 /// Held while a socket that is being bound, or begins to listen, has the system's `SO_REUSEADDR`: another one could be bound
 /// to the same port.
-static REUSE: Mutex<()> = Mutex::new(());
+static REUSE: Own<Mutex<()>> = Own::new(begin_child);
+
+/// In a forked child.
+extern "C" fn begin_child() {
+    REUSE.pass_on();
+}
 
 fn lock_reuse() -> MutexGuard<'static, ()> {
-    REUSE.lock().unwrap_or_else(PoisonError::into_inner)
+    REUSE.get(|_| Box::default()).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sets the system's `SO_REUSEADDR`.

@@ -2,7 +2,8 @@
 //! system's call would cut them off.
 
 use std::ffi::c_int;
-use std::os::fd::RawFd;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use completion_port::Started;
@@ -11,7 +12,7 @@ use completion_port::raw::{Attempt, Ending, Side};
 use crate::linux::descriptors;
 use crate::linux::driver;
 use crate::linux::errno::{errno, keeping_errno, set_errno};
-use crate::linux::numbers::{self, Line, Number, READING_SHUT};
+use crate::linux::numbers::{self, Number, READING_SHUT, State};
 use crate::linux::port::{Begun, BoxedOperation, CompletionPort, PortOperation, Told};
 use crate::linux::registrations::port_of;
 use crate::linux::sockets::called;
@@ -49,18 +50,57 @@ fn shut_sending(number: &Number, descriptor: c_int, how: c_int) -> c_int {
 
 /// The end of a stream, in the port that performs its sends. It has no OVERLAPPED.
 struct EndOfStream {
+    /// Another descriptor of the socket: the number may name another socket by then.
+    socket: OwnedFd,
+    identity: u64,
     number: &'static Number,
+    descriptor: RawFd,
     /// The epoch of the number in which it was started.
     epoch: u32,
     port: Arc<CompletionPort>,
+    is_sent: bool,
+}
+
+impl EndOfStream {
+    /// Fails if there is no descriptor left.
+    fn new(
+        number: &'static Number,
+        descriptor: RawFd,
+        port: &Arc<CompletionPort>,
+    ) -> io::Result<Self> {
+        // SAFETY: `borrow_raw` demands an open descriptor for the lifetime of the result.
+        // - it is a temporary of this statement; of a descriptor that is closed meanwhile, the system makes no
+        //   duplicate, or one of the socket that has the number by then, which the program shuts down.
+        let socket = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
+        let identity = descriptors::identity(socket.as_raw_fd());
+        let (epoch, port) = (number.epoch(), Arc::clone(port));
+        Ok(Self { socket, identity, number, descriptor, epoch, port, is_sent: false })
+    }
+
+    /// Sends it. A connection that has ended meanwhile has no end to send.
+    fn send(&mut self) {
+        if std::mem::replace(&mut self.is_sent, true) {
+            return;
+        }
+        let shut = || shut(self.socket.as_raw_fd(), libc::SHUT_WR) == 0;
+        let is_current = self.number.in_epoch(self.epoch, || self.number.while_shutting(shut));
+        if is_current.is_none() {
+            shut();
+        }
+    }
+
+    /// Notes it in the entry of the number, which is locked, if that still names the socket.
+    fn note(&self, state: &mut State) {
+        if descriptors::identity(self.descriptor) == self.identity {
+            self.number.while_shutting(|| true);
+            state.remember_of(self.identity, |past| past.has_shut = true);
+        }
+    }
 }
 
 impl PortOperation for EndOfStream {
-    fn attempt(&mut self, descriptor: RawFd) -> Attempt {
-        if self.number.epoch() == self.epoch {
-            // The call has succeeded. A connection that has ended meanwhile has no end to send.
-            shut_sending(self.number, descriptor, libc::SHUT_WR);
-        }
+    fn attempt(&mut self, _: RawFd) -> Attempt {
+        self.send();
         Attempt::Done
     }
 
@@ -68,7 +108,10 @@ impl PortOperation for EndOfStream {
         true
     }
 
-    fn end(self: Box<Self>, _: Ending) {
+    fn end(mut self: Box<Self>, _: Ending) {
+        // Also if the sends in front of it were cancelled, or the port is closed.
+        self.send();
+        self.note(&mut self.number.lock());
         self.port.end_operation();
     }
 
@@ -79,18 +122,35 @@ impl PortOperation for EndOfStream {
     fn withdraw(self: Box<Self>) {}
 }
 
-/// Shuts down the sending half behind the sends in flight. Returns whether it is done, or will be.
-fn shut_behind_sends(number: &'static Number, line: Line) -> bool {
-    let Some(port) = port_of(line.port) else { return false };
-    let end = EndOfStream { number, epoch: number.epoch(), port: Arc::clone(&port) };
-    let started = port.raw().start_task(line.id, Side::Out, BoxedOperation(Box::new(end)));
-    match started {
-        Ok(Started::InFlight(_)) => port.begin_operation(),
-        // The sends have ended meanwhile, and it has followed them.
-        Ok(Started::Completed(_)) => {}
-        // The line has ended.
-        Err(_) => return false,
+impl Drop for EndOfStream {
+    fn drop(&mut self) {
+        // If its port was dropped.
+        self.send();
     }
+}
+
+/// Shuts down the sending half behind the sends in flight. Returns whether it is done, or will be: false if none is in
+/// flight.
+fn shut_behind_sends(number: &'static Number, descriptor: c_int) -> bool {
+    // The number stays locked, so that no other thread starts a send meanwhile.
+    let mut state = number.lock();
+    let has_sends = state.operations.values().any(|it| it.side == Side::Out);
+    let Some(line) = state.line.filter(|_| has_sends) else { return false };
+    if descriptors::kind(descriptor) != Some(libc::SOCK_STREAM) {
+        return false;
+    }
+    let Some(port) = port_of(line.port) else { return false };
+    let Ok(end) = EndOfStream::new(number, descriptor, &port) else { return false };
+    let identity = end.identity;
+    match port.raw().start_task(line.id, Side::Out, BoxedOperation(Box::new(end))) {
+        Ok(Started::InFlight(_)) => port.begin_operation(),
+        // The sends have ended meanwhile, perhaps with their line. It is sent at the latest when it is dropped.
+        ended => {
+            drop(ended);
+            state.remember_of(identity, |past| past.has_shut = true);
+        }
+    }
+    drop(state);
     port.raw().run_deferred();
     driver::watch(&port);
     true
@@ -116,30 +176,15 @@ pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
         }
         let done = match how {
             libc::SHUT_RD => shut(descriptor, how),
-            _ => match line_of_sends(number, descriptor).filter(|_| is_known) {
-                Some(line) => {
-                    let reading =
-                        if how == libc::SHUT_RDWR { shut(descriptor, libc::SHUT_RD) } else { 0 };
-                    match reading == 0 && shut_behind_sends(number, line) {
-                        true => 0,
-                        false => shut_sending(number, descriptor, how),
-                    }
-                }
-                None => shut_sending(number, descriptor, how),
-            },
+            libc::SHUT_WR if shut_behind_sends(number, descriptor) => 0,
+            libc::SHUT_RDWR if shut_behind_sends(number, descriptor) => {
+                shut(descriptor, libc::SHUT_RD)
+            }
+            _ => shut_sending(number, descriptor, how),
         };
         if done != 0 && !was_shut {
             number.clear_options(READING_SHUT);
         }
         done
     })
-}
-
-/// The line of a connected stream that has sends in flight.
-fn line_of_sends(number: &Number, descriptor: c_int) -> Option<Line> {
-    let line = {
-        let state = number.lock();
-        state.line.filter(|_| state.operations.values().any(|it| it.side == Side::Out))
-    };
-    line.filter(|_| descriptors::kind(descriptor) == Some(libc::SOCK_STREAM))
 }
