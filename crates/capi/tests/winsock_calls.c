@@ -433,6 +433,7 @@ static void a_flag_may_be_a_byte(void)
     }
 }
 
+#if HAS_SOCKET_CALLS
 /* A refused value changes nothing. */
 static void a_value_that_is_too_short_is_a_bad_pointer(void)
 {
@@ -463,6 +464,7 @@ static void a_value_that_is_too_short_is_a_bad_pointer(void)
     }
     closesocket(s);
 }
+#endif
 
 /* The number of routers that a packet may pass may have one byte, or two. */
 static void a_number_of_hops_may_be_a_byte(void)
@@ -911,7 +913,9 @@ int main(void)
     who_has_shut_its_sending_half_cannot_send();
     a_successful_setsockopt_clears_the_last_error();
     a_flag_may_be_a_byte();
+#if HAS_SOCKET_CALLS
     a_value_that_is_too_short_is_a_bad_pointer();
+#endif
     a_number_of_hops_may_be_a_byte();
     an_address_that_is_too_short_is_a_bad_pointer();
     ioctlsocket_reads_and_writes_a_whole_u_long();
