@@ -185,7 +185,7 @@ impl<'p> Server<'p> {
                 Ok((stream, _)) => self.welcome(stream)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if is_shortage(&error) => {
-                    self.state.complain(&error);
+                    self.state.complain_if_one_waits(listener, &error);
                     break;
                 }
                 // An interruption, or an error of the connection that it took off the queue.

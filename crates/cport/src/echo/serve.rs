@@ -143,7 +143,7 @@ impl<'p> Server<'p> {
             Peer::Listener(listener) => match accept(listener, |stream| self.welcome(stream)) {
                 Ok(next) => next,
                 Err(error) => {
-                    self.state.complain(&error);
+                    self.state.complain_if_one_waits(listener, &error);
                     return self.rest(ready, buffer);
                 }
             },
@@ -241,7 +241,7 @@ impl<'p> Server<'p> {
                         Ok(Next::Read { drained: false }) => {}
                         Ok(_) => break,
                         Err(error) => {
-                            self.state.complain(&error);
+                            self.state.complain_if_one_waits(&listener, &error);
                             break;
                         }
                     }

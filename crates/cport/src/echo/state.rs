@@ -2,6 +2,7 @@
 //! main thread, and the state shared by the threads.
 
 use std::io;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
@@ -11,7 +12,7 @@ use completion_port::{ErrorKind as PortErrorKind, Port, Result, Stats};
 use super::clients::Clients;
 use crate::connection::Traffic;
 use crate::gauge::Gauge;
-use crate::system::{Waker, descriptor_limit, is_descriptor_limit};
+use crate::system::{Waker, descriptor_limit, has_waiting, is_descriptor_limit};
 
 /// A client without a turn for this many consecutive checks has sent everything it wanted to send.
 pub(crate) const QUIET_LOOKS: u32 = 4;
@@ -175,6 +176,13 @@ impl State {
                 "cport: cannot accept connections: {error}: new ones wait until this has \
                  passed{remedy} (reported only once)"
             );
+        }
+    }
+
+    /// Does the same for a failed accept, if a connection waits. The system refuses it even if none does.
+    pub(crate) fn complain_if_one_waits(&self, listener: &TcpListener, error: &io::Error) {
+        if has_waiting(listener) {
+            self.complain(error);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::process::{Resource, getrlimit};
 
@@ -73,6 +74,12 @@ pub(crate) fn is_descriptor_limit(error: &io::Error) -> bool {
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     is_descriptor_limit(error)
         || matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM))
+}
+
+/// Whether a connection waits to be accepted.
+pub(crate) fn has_waiting(listener: &TcpListener) -> bool {
+    let mut asked = [PollFd::new(listener, PollFlags::IN)];
+    poll(&mut asked, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 /// Whether a connect is in progress.

@@ -131,6 +131,11 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
         || has_code(error, &[WSAENOBUFS, ERROR_NOT_ENOUGH_MEMORY.cast_signed()])
 }
 
+/// Whether a connection waits to be accepted. A failed accept says so here.
+pub(crate) fn has_waiting(_: &TcpListener) -> bool {
+    true
+}
+
 /// Whether a connect is in progress.
 pub(crate) fn is_under_way(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
