@@ -131,7 +131,7 @@ static void a_shutdown_follows_the_sends_in_flight(void)
     free(back);
 }
 
-/* What is left is read, up to the end of the stream. */
+/* Reads the rest of the stream. */
 static void end_of_stream(SOCKET s, char *bytes, size_t size)
 {
     ssize_t part;

@@ -474,6 +474,22 @@ static void bad_pointers_are_refused(void)
         a_pointer_to_no_memory_is_refused(s, listener, (void *)(uintptr_t)65535);
         a_pointer_to_no_memory_is_refused(s, listener, nowhere());
     }
+#ifndef _WIN32
+    {
+        /* A short address at the end of the memory: nothing behind it is read. */
+        const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+        char *pages = (char *)mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        WSABUF part = buffer(&byte, 1);
+        WSAOVERLAPPED overlapped;
+        CHECK((void *)pages != MAP_FAILED);
+        CHECK_IS(mprotect(pages + page, page, PROT_NONE), 0);
+        memset(&overlapped, 0, sizeof overlapped);
+        memcpy(pages + page - 8, &address, 8);
+        CHECK_SOCKET_ERROR(WSASendTo(datagrams, &part, 1, NULL, 0, (struct sockaddr *)(void *)(pages + page - 8), 8,
+                                     &overlapped, NULL), WSAEFAULT);
+        CHECK_IS(munmap(pages, 2 * page), 0);
+    }
+#endif
     /* No data was taken. */
     set_nonblocking(datagrams);
     CHECK_IS(recv(datagrams, &byte, 1, 0), 1);

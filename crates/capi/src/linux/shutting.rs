@@ -9,13 +9,12 @@ use std::sync::Arc;
 use completion_port::Started;
 use completion_port::raw::{Attempt, Ending, Side};
 
-use crate::linux::descriptors;
-use crate::linux::driver;
 use crate::linux::errno::{errno, keeping_errno, set_errno};
 use crate::linux::numbers::{self, Number, READING_SHUT, State};
 use crate::linux::port::{Begun, BoxedOperation, CompletionPort, PortOperation, Told};
 use crate::linux::registrations::port_of;
 use crate::linux::sockets::called;
+use crate::linux::{descriptors, driver};
 
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
@@ -68,9 +67,10 @@ impl EndOfStream {
         descriptor: RawFd,
         port: &Arc<CompletionPort>,
     ) -> io::Result<Self> {
-        // SAFETY: `borrow_raw` demands an open descriptor for the lifetime of the result.
-        // - it is a temporary of this statement; of a descriptor that is closed meanwhile, the system makes no
-        //   duplicate, or one of the socket that has the number by then, which the program shuts down.
+        // SAFETY: `borrow_raw` demands a descriptor that is not -1, and is open for the lifetime of the result.
+        // - not -1: it has an entry in the table of numbers;
+        // - open: the program keeps its socket open during the call; the result ends with this statement. If it closes
+        //   the socket all the same, the system refuses the duplicate, or makes one of the number's next socket.
         let socket = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
         let identity = descriptors::identity(socket.as_raw_fd());
         let (epoch, port) = (number.epoch(), Arc::clone(port));

@@ -631,7 +631,8 @@ pub(crate) unsafe fn is_cut_off(
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - there is memory, and the caller guarantees that nothing writes to it.
         memory::is_there(address, size as usize)
-            && c_int::from(unsafe { address.read_unaligned() }.sa_family) == libc::AF_INET6
+            && c_int::from(unsafe { address.cast::<libc::sa_family_t>().read_unaligned() })
+                == libc::AF_INET6
     };
     let whole = size_of::<libc::sockaddr_in6>();
     (whole - size_of::<u32>()..whole).contains(&(size as usize))

@@ -316,7 +316,7 @@ impl Address {
             || {
                 // SAFETY: reading through a raw pointer demands that it is valid.
                 // - the caller guarantees that many bytes, which are enough.
-                let family = unsafe { address.read_unaligned() }.sa_family;
+                let family = unsafe { address.cast::<libc::sa_family_t>().read_unaligned() };
                 c_int::from(family) == libc::AF_INET6 && size < size_of::<libc::sockaddr_in6>()
             }
         {

@@ -131,7 +131,7 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
         || has_code(error, &[WSAENOBUFS, ERROR_NOT_ENOUGH_MEMORY.cast_signed()])
 }
 
-/// Whether a connection waits to be accepted. A failed accept says so here.
+/// Whether a connection waits to be accepted, after a failed accept. Here that means that one does.
 pub(crate) fn has_waiting(_: &TcpListener) -> bool {
     true
 }
